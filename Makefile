@@ -1,0 +1,56 @@
+# Every target sets up what it needs by itself: a virtual environment in .venv and Node programs in node_modules.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+# Servers written for version 1 of the MCP library cannot share an environment with version 2.
+MCP1   := .venv-mcp1
+export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(CURDIR)/$(MCP1)/bin:$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help install up test lint types format bench clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(VENV)/.ready $(MCP1)/.ready node_modules/.ready ## Set up the environment without running anything
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "installing Python packages"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,postgres]'
+	@touch $@
+
+$(MCP1)/.ready: constraints-mcp1.txt
+	@test -x $(MCP1)/bin/python || $(PYTHON) -m venv $(MCP1)
+	@echo "installing a server that needs version 1 of the MCP library"
+	@$(MCP1)/bin/python -m pip install -qq --disable-pip-version-check -c constraints-mcp1.txt mcp-server-sqlite
+	@touch $@
+
+node_modules/.ready: package.json package-lock.json
+	@echo "installing Node packages"
+	@npm ci --silent --no-audit --no-fund
+	@touch $@
+
+up: install ## Set up everything, connect the example servers and show their tools
+	@fingerpost servers --servers examples/servers.json
+	@fingerpost tools --servers examples/servers.json
+
+up: export FINGERPOST_STORE__URL ?= sqlite:///.fingerpost/example.db
+
+test: install ## Set up everything and run all tests
+	@$(BIN)/python -m pytest
+
+lint: install ## Check style and import direction
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-logo
+
+types: install ## Check types (pyright, strict)
+	@pyright
+
+format: install ## Rewrite the code in the house style
+	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
+
+bench: install ## Measure: catalog growth, start-up, store (prints tables)
+	@$(BIN)/python -m benchmarks
+
+clean: ## Remove everything the targets above created
+	rm -rf $(VENV) $(MCP1) node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache

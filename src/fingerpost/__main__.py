@@ -1,0 +1,5 @@
+"""`python -m fingerpost` is the command."""
+
+from fingerpost.surfaces.cli.main import main
+
+main()

@@ -1,0 +1,23 @@
+"""Tool cards: collected, named, judged, pinned, and given out as immutable snapshots."""
+
+from fingerpost.catalog.catalog import Catalog
+from fingerpost.catalog.categories import CATEGORIES, GENERAL, Category
+from fingerpost.catalog.fingerprint import fingerprint
+from fingerpost.catalog.names import exposed_name, tool_key, visible
+from fingerpost.catalog.pins import Change, describe_change
+from fingerpost.catalog.snapshot import Diff, Snapshot
+
+__all__ = [
+    "CATEGORIES",
+    "GENERAL",
+    "Catalog",
+    "Category",
+    "Change",
+    "Diff",
+    "Snapshot",
+    "describe_change",
+    "exposed_name",
+    "fingerprint",
+    "tool_key",
+    "visible",
+]

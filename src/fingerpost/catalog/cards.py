@@ -1,0 +1,102 @@
+"""From one definition to one card, or to the reason why there is none.
+
+Names that hide something (zero-width, right-to-left, control characters) are
+not refused: the tool is reachable under a name in which they stand written out,
+so nobody is deceived and nothing silently disappears.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from fingerpost.catalog.effects import judge
+from fingerpost.catalog.fingerprint import fingerprint
+from fingerpost.catalog.intelligence import gather
+from fingerpost.catalog.names import exposed_name, tool_key, visible
+from fingerpost.catalog.overrides import Overrides
+from fingerpost.records import JsonObject, Known, Source, ToolCard, UsageProfile, check_json
+
+LONGEST_NAME: Final = 1024
+_NO_CARDS: Final[Mapping[str, ToolCard]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a definition did not become a card. Switched off by a person is no fault of its server's."""
+
+    name: str  # made visible: it goes to a screen
+    reason: str
+    fault: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Cardmaker:
+    """Makes cards, with what was written and learned so far."""
+
+    overrides: Overrides
+    inferring: bool = True
+    usage: dict[str, UsageProfile] = field(default_factory=dict[str, UsageProfile])
+
+    def make(
+        self, server: str, definition: object, known: Mapping[str, ToolCard] = _NO_CARDS
+    ) -> ToolCard | Refusal:
+        """The card of this definition; the very one in `known` if that still holds.
+
+        What a server may send wrong ends in a refusal, never in an error.
+        """
+        if (refusal := _refuse(definition)) is not None:
+            return refusal
+        tool = cast("JsonObject", definition)
+        name = str(tool["name"])
+        key = tool_key(server, name)
+        mark = fingerprint(tool)
+        old = known.get(key)
+        if old is not None and old.fingerprint == mark and old.definition == tool:
+            return old
+        return self._new(server, name, key, mark, tool)
+
+    def _new(self, server: str, name: str, key: str, mark: str, tool: JsonObject) -> ToolCard | Refusal:
+        written = self.overrides.of(key)
+        if written is not None and written.fields.enabled is False:
+            return Refusal(visible(name), f"switched off: {written.reason('enabled')}", fault=False)
+        described = tool.get("description")
+        description = described if isinstance(described, str) else ""
+        effect = judge(tool)
+        if written is not None and written.fields.effect is not None:
+            effect = Known(written.fields.effect, Source.WRITTEN, written.reason("effect"))
+        own_words = written.fields.description if written is not None else None
+        return ToolCard(
+            key=key,
+            server=server,
+            name=name,
+            exposed_name=exposed_name(server, name),
+            definition=tool,
+            description=description if own_words is None else own_words,
+            effect=effect,
+            fingerprint=mark,
+            intelligence=gather(
+                server,
+                name,
+                description,
+                tool,
+                effect.value,
+                inferring=self.inferring,
+                usage=self.usage.get(key),
+                written=written,
+            ),
+        )
+
+
+def _refuse(definition: object) -> Refusal | None:
+    if not isinstance(definition, Mapping):
+        return Refusal("(no name)", "is not an object")
+    name = cast("Mapping[str, object]", definition).get("name")
+    if not isinstance(name, str) or not name.strip():
+        return Refusal("(no name)", "has no name")
+    shown = visible(name[:80])
+    if len(name) > LONGEST_NAME:
+        return Refusal(shown, f"has a name of more than {LONGEST_NAME} characters")
+    reason = check_json(cast("object", definition))
+    return None if reason is None else Refusal(shown, reason)

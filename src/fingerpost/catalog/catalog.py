@@ -1,0 +1,262 @@
+"""The catalog: which tools there are now.
+
+State and decisions, no input or output: listings come in, snapshots and events
+go out, and storing pins or asking servers is its caller's work. Every change
+makes one new version and one `CatalogChanged`; a listing that changes nothing
+makes neither.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import cast
+
+from fingerpost.catalog.cards import Cardmaker, Refusal
+from fingerpost.catalog.links import link
+from fingerpost.catalog.overrides import Overrides
+from fingerpost.catalog.pins import compare, pin
+from fingerpost.catalog.snapshot import Diff, Snapshot, difference
+from fingerpost.errors import ConfigError, UnknownTool
+from fingerpost.events import CatalogChanged, EventSink, PinAccepted, ToolDropped, ToolQuarantined
+from fingerpost.records import (
+    DroppedTool,
+    JsonObject,
+    Listing,
+    Pin,
+    Quarantined,
+    ToolCard,
+    UsageProfile,
+    utc_now,
+)
+from fingerpost.settings.model import FlagSettings, ToolOverride
+
+_NO_FLAGS_SET = FlagSettings()
+
+
+class Catalog:
+    """All tools of all servers, as cards."""
+
+    def __init__(
+        self,
+        *,
+        events: EventSink,
+        overrides: Sequence[ToolOverride] = (),
+        flags: FlagSettings = _NO_FLAGS_SET,
+    ) -> None:
+        self._events = events
+        self._flags = flags
+        self._maker = Cardmaker(Overrides(overrides), inferring=flags.inferred_intelligence)
+        self._seen: dict[str, dict[str, ToolCard]] = {}  # by server, then by key; quarantined ones too
+        self._dropped: dict[str, tuple[DroppedTool, ...]] = {}
+        self._pins: dict[str, Pin] = {}
+        self._new_pins: list[Pin] = []
+        self._quarantined: dict[str, Quarantined] = {}
+        self._announced: dict[str, str] = {}  # the changed fingerprint last told about, by key
+        self._version = 0
+        self._snapshot: Snapshot | None = Snapshot()
+
+    # -- what is there ------------------------------------------------------------------------------------
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The tools that may be listed and called. The same object until something changes."""
+        if self._snapshot is None:
+            cards = [card for server in self._seen for card in self._listed(server).values()]
+            self._snapshot = Snapshot(
+                version=self._version, cards=link(sorted(cards, key=lambda card: card.key))
+            )
+        return self._snapshot
+
+    @property
+    def quarantined(self) -> tuple[Quarantined, ...]:
+        """Tools whose definition is not the pinned one, by key."""
+        return tuple(self._quarantined[key] for key in sorted(self._quarantined))
+
+    @property
+    def dropped(self) -> tuple[DroppedTool, ...]:
+        """Tools that were listed and are not in the snapshot: refused, or switched off."""
+        return tuple(drop for server in sorted(self._dropped) for drop in self._dropped[server])
+
+    # -- what servers offer -------------------------------------------------------------------------------
+
+    def replace_server(self, listing: Listing) -> Diff:
+        """The tools of this server are now these, and no others."""
+        server = listing.server
+        known = self._seen.get(server, {})
+        cards: dict[str, ToolCard] = {}
+        drops = list(listing.dropped)  # already told about by whoever read the list
+        refused: list[DroppedTool] = []
+        for definition in listing.definitions:
+            made = self._maker.make(server, definition, known)
+            if isinstance(made, ToolCard) and made.key in cards:
+                made = Refusal(made.key.partition("/")[2], "has the name of a tool listed before it")
+            if isinstance(made, ToolCard):
+                cards[made.key] = made
+                continue
+            drop = _drop(server, made)
+            drops.append(drop)
+            if made.fault:
+                refused.append(drop)
+        before = set(self._dropped.get(server, ()))
+        self._tell_dropped(drop for drop in refused if drop not in before)
+        self._set_dropped(server, drops)
+        return self._replace(server, cards)
+
+    def remove_server(self, server: str) -> Diff:
+        """This server and its tools are gone. Their pins stay: they may come back."""
+        self._set_dropped(server, ())
+        return self._replace(server, {})
+
+    def register(self, definition: JsonObject, *, server: str = "local") -> Diff:
+        """Add one tool, or put it in the place of the one with the same name. Pins hold here too.
+
+        Raises `ConfigError` when the definition cannot be taken.
+        """
+        made = self._maker.make(server, definition)
+        if isinstance(made, ToolCard):
+            own = replace(made, definition=_copied(definition))  # the caller may go on changing theirs
+            return self._replace(server, {**self._seen.get(server, {}), own.key: own})
+        if made.fault:
+            message = f"tool {server}/{made.name} cannot be registered: {made.reason}"
+            hint = "Give a JSON object with a name, a description and an inputSchema."
+            raise ConfigError(message, hint=hint)
+        drop = _drop(server, made)
+        others = (other for other in self._dropped.get(server, ()) if other.name != drop.name)
+        self._set_dropped(server, (*others, drop))
+        return Diff()
+
+    def unregister(self, key: str) -> Diff:
+        """Take one tool away. A tool that its server still offers is back with the next listing."""
+        for server, cards in self._seen.items():
+            if key in cards:
+                return self._replace(server, {other: card for other, card in cards.items() if other != key})
+        raise self._unknown(key, "there is no such tool")
+
+    # -- what use teaches ---------------------------------------------------------------------------------
+
+    def learn(self, profiles: Mapping[str, UsageProfile]) -> Diff:
+        """Typical latency and size from recorded use, by key."""
+        if not self._flags.learned_intelligence:
+            return Diff()
+        self._maker.usage.update(profiles)
+        before = self._all_listed()
+        for cards in self._seen.values():
+            for key in cards.keys() & profiles.keys():
+                made = self._maker.make(cards[key].server, cards[key].definition)
+                if isinstance(made, ToolCard):
+                    cards[key] = made
+        return self._changed(difference(before, self._all_listed()))
+
+    # -- pins ---------------------------------------------------------------------------------------------
+
+    def use_pins(self, pins: Mapping[str, Pin]) -> None:
+        """These pins are known. Call it before listings come in, and when another process changed some."""
+        before = self._all_listed()
+        self._pins.update(pins)
+        self._new_pins = [new for new in self._new_pins if new.key not in pins]
+        for server in self._seen:
+            self._check_pins(server)
+        self._changed(difference(before, self._all_listed()))
+
+    def take_new_pins(self) -> list[Pin]:
+        """Pins made for tools seen for the first time since this was last asked. The caller stores them."""
+        taken, self._new_pins = self._new_pins, []
+        return taken
+
+    def accept(self, key: str, by: str, *, fingerprint: str | None = None) -> Pin:
+        """A person accepts the changed definition of a quarantined tool. The caller stores the pin.
+
+        Give the fingerprint of the definition that was shown: if the server has
+        changed it once more since, nothing is accepted.
+        """
+        waiting = self._quarantined.get(key)
+        if waiting is None:
+            raise self._unknown(key, "no changed definition of this tool waits to be accepted")
+        if fingerprint is not None and fingerprint != waiting.card.fingerprint:
+            message = f"{key} has changed again since it was shown"
+            raise ConfigError(message, hint="Look at the new difference and accept that one.")
+        before = self._all_listed()
+        accepted = pin(waiting.card, at=utc_now(), accepted_by=by)
+        self._pins[key] = accepted
+        self._events.emit(PinAccepted(tool=key, fingerprint=accepted.fingerprint, accepted_by=by))
+        self._check_pins(waiting.card.server)
+        self._changed(difference(before, self._all_listed()))
+        return accepted
+
+    def _check_pins(self, server: str) -> None:
+        """Pin what is new on this server, quarantine what changed, release what is as pinned again."""
+        if not self._flags.pins:
+            return
+        found = compare(self._seen.get(server, {}).values(), self._pins)
+        for card in found.new:
+            self._pins[card.key] = first = pin(card, at=utc_now())
+            self._new_pins.append(first)
+        for card in found.accepted:
+            self._quarantined.pop(card.key, None)
+            self._announced.pop(card.key, None)
+        for entry in found.changed:
+            key, seen = entry.card.key, entry.card.fingerprint
+            self._quarantined[key] = entry
+            if self._announced.get(key) != seen:
+                self._announced[key] = seen
+                self._events.emit(ToolQuarantined(tool=key, pinned=entry.pin.fingerprint, seen=seen))
+
+    # -- one change ---------------------------------------------------------------------------------------
+
+    def _replace(self, server: str, cards: dict[str, ToolCard]) -> Diff:
+        before = self._listed(server)
+        for key in self._seen.get(server, {}):
+            self._quarantined.pop(key, None)
+        if cards:
+            self._seen[server] = cards
+        else:
+            self._seen.pop(server, None)
+        self._check_pins(server)
+        return self._changed(difference(before, self._listed(server)))
+
+    def _changed(self, diff: Diff) -> Diff:
+        if diff:
+            self._version += 1
+            self._snapshot = None
+            self._events.emit(
+                CatalogChanged(
+                    catalog_version=self._version,
+                    added=diff.added,
+                    removed=diff.removed,
+                    changed=diff.changed,
+                )
+            )
+        return diff
+
+    def _listed(self, server: str) -> dict[str, ToolCard]:
+        return {key: card for key, card in self._seen.get(server, {}).items() if key not in self._quarantined}
+
+    def _all_listed(self) -> dict[str, ToolCard]:
+        return {key: card for server in self._seen for key, card in self._listed(server).items()}
+
+    def _set_dropped(self, server: str, drops: Iterable[DroppedTool]) -> None:
+        self._dropped[server] = tuple(drops)
+        if not self._dropped[server]:
+            del self._dropped[server]
+
+    def _tell_dropped(self, drops: Iterable[DroppedTool]) -> None:
+        for drop in drops:
+            self._events.emit(ToolDropped(server=drop.server, tool=drop.name, reason=drop.reason))
+
+    def _unknown(self, key: str, message: str) -> UnknownTool:
+        near = self.snapshot.near(key)
+        hint = f"Did you mean {', '.join(near)}?" if near else None
+        return UnknownTool(f"{key}: {message}", hint=hint)
+
+
+def _copied(definition: JsonObject) -> JsonObject:
+    """The same JSON in objects of our own. Its depth was checked before."""
+    return cast("JsonObject", json.loads(json.dumps(definition, default=dict)))
+
+
+def _drop(server: str, refusal: Refusal) -> DroppedTool:
+    return DroppedTool(
+        server=server, name=refusal.name, reason=refusal.reason, switched_off=not refusal.fault
+    )

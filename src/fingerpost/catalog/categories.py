@@ -1,0 +1,170 @@
+"""The twelve things tools are for.
+
+One list for the whole house: a tool belongs to one of these, and a request is
+understood as being about one of these. `general` is the absence of a category.
+Words are compared in the singular and in small letters. The Hebrew words let a
+tool described in Hebrew find its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from fingerpost.catalog.words import singular, word_set, words
+
+GENERAL: Final = "general"
+
+# A word in the tool's own name says more than one in its description.
+_NAME_WEIGHT: Final = 4
+_SERVER_WEIGHT: Final = 3
+_TEXT_WEIGHT: Final = 1
+_LEAST_SCORE: Final = 2
+_MOST_TEXT_WORDS: Final = 60
+
+# Things one does in every field: they tip the scales and never decide alone.
+_COMMON: Final = word_set(
+    "account ask answer call contact extract fetch frame generate index post query search tag user"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Category:
+    """One purpose, and the words that speak for it."""
+
+    name: str
+    about: str
+    english: frozenset[str]
+    hebrew: frozenset[str]
+
+
+def _category(name: str, about: str, english: str, hebrew: str) -> Category:
+    return Category(name=name, about=about, english=word_set(english), hebrew=word_set(hebrew))
+
+
+CATEGORIES: Final = (
+    _category(
+        "files",
+        "files and folders",
+        "file filesystem folder directory path drive dropbox pdf zip archive upload download glob",
+        "קובץ קבצים תיקייה תיקיות מסמך",
+    ),
+    _category(
+        "code",
+        "source code, repositories, reviews",
+        "git github gitlab bitbucket repo repository commit branch pull merge diff code symbol lint "
+        "gist fork workflow issue refactor codebase release pr blame stash checkout rebase tag",
+        "קוד מאגר ענף קומיט",
+    ),
+    _category(
+        "system",
+        "commands, machines, containers, cloud, monitoring",
+        "shell bash command terminal process exec execute script sandbox docker container kubernetes "
+        "k8s kubectl pod deployment deploy cluster aws azure gcp cloud lambda server host log metric "
+        "alert monitor sentry grafana incident terraform ssh env environment cpu dns worker instance "
+        "vm namespace helm",
+        "פקודה טרמינל שרת תהליך מערכת ענן",
+    ),
+    _category(
+        "web_search",
+        "finding things out on the web",
+        "search web internet research tavily perplexity brave exa google bing duckduckgo news answer "
+        "ask serp",
+        "חיפוש חפש אינטרנט מחקר חדשות",
+    ),
+    _category(
+        "web_page",
+        "reading pages and driving a browser",
+        "url page browser navigate click screenshot puppeteer playwright scrape crawl crawler html "
+        "website fetch selector tab hover form firecrawl extract http markdown dom",
+        "דף אתר דפדפן קישור",
+    ),
+    _category(
+        "data",
+        "databases, tables, open data, analysis",
+        "sql database db table query row column schema postgres postgresql mysql sqlite mongodb mongo "
+        "redis bigquery snowflake spreadsheet sheet cell csv dataset datagov record airtable "
+        "aggregate collection index chart statistic warehouse dataframe",
+        "נתונים טבלה מאגרי מסד שאילתה סטטיסטיקה ממשלתי",
+    ),
+    _category(
+        "communication",
+        "mail, chat, messages, posts",
+        "email mail gmail message slack channel chat discord telegram whatsapp sms thread reply inbox "
+        "tweet twitter post reaction teams recipient linkedin phone call notification user workspace",
+        "מייל דואל הודעה הודעות צ׳אט ערוץ",
+    ),
+    _category(
+        "planning",
+        "calendars, tasks, tickets, projects",
+        "calendar event meeting schedule reminder task todo project ticket jira linear asana trello "
+        "board card sprint attendee availability milestone epic deadline backlog cycle appointment",
+        "יומן פגישה אירוע משימה תזכורת פרויקט לוח",
+    ),
+    _category(
+        "knowledge",
+        "notes, documents, memory, reasoning",
+        "memory note knowledge document doc wiki notion obsidian confluence entity relation graph "
+        "remember recall observation thought thinking embedding vector block paragraph library",
+        "זיכרון ידע הערה הערות מסמכים ויקי",
+    ),
+    _category(
+        "media",
+        "pictures, sound, video, design",
+        "image picture photo video audio speech voice music song figma design generate draw "
+        "transcribe transcript youtube spotify playlist track svg icon frame canvas render camera",
+        "תמונה וידאו שמע מוזיקה קול עיצוב",
+    ),
+    _category(
+        "commerce",
+        "payments, customers, orders, finance",
+        "payment stripe customer invoice price product order refund subscription coupon balance "
+        "charge checkout cart shop shopify paypal crm hubspot salesforce deal lead contact stock "
+        "currency account dispute",
+        "תשלום לקוח חשבונית מחיר הזמנה מניה מטבע",
+    ),
+    _category(
+        "time_place",
+        "time, weather, maps, travel",
+        "time timezone clock date now weather forecast temperature map place geocode location "
+        "direction distance elevation route travel flight hotel coordinate latitude longitude transit",
+        "שעה זמן תאריך מזג אוויר מפה מיקום מסלול",
+    ),
+)
+
+NAMES: Final = tuple(category.name for category in CATEGORIES)
+
+
+def _by_word() -> dict[str, tuple[int, ...]]:
+    places: dict[str, list[int]] = {}
+    for index, category in enumerate(CATEGORIES):
+        for word in sorted(category.english | category.hebrew):
+            places.setdefault(singular(word), []).append(index)
+    return {word: tuple(indexes) for word, indexes in places.items()}
+
+
+_PLACES: Final = _by_word()
+
+
+def classify(server: str, tool: str, description: str) -> tuple[str, tuple[str, ...]]:
+    """The category these words speak for most, and the words that decided it."""
+    scores = [0] * len(CATEGORIES)
+    evidence: list[dict[str, None]] = [{} for _ in CATEGORIES]
+    for weight, spoken in (
+        (_NAME_WEIGHT, words(tool)),
+        (_SERVER_WEIGHT, words(server)),
+        (_TEXT_WEIGHT, words(description)[:_MOST_TEXT_WORDS]),
+    ):
+        for word in _unique(spoken):
+            for index in _PLACES.get(word, ()):
+                scores[index] += _TEXT_WEIGHT if word in _COMMON else weight
+                evidence[index].setdefault(word)
+    best = max(range(len(CATEGORIES)), key=lambda index: (scores[index], -index))
+    if scores[best] < _LEAST_SCORE:
+        return GENERAL, ()
+    return CATEGORIES[best].name, tuple(evidence[best])[:3]
+
+
+def _unique(spoken: Iterable[str]) -> Iterable[str]:
+    return dict.fromkeys(singular(word) for word in spoken)

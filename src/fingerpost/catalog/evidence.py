@@ -1,0 +1,245 @@
+"""What a tool's own words say about its effect: its name, its description, its choices.
+
+A name is read for its first verb; a description for its first sentence, which
+is about the tool itself; a parameter that chooses what to do (`action`,
+`method`) for the worst it can choose.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from fingerpost.catalog import verbs
+from fingerpost.catalog.words import singular, word_set, words
+from fingerpost.records import Effect, Json, JsonObject
+
+DANGER: Final = {Effect.READ: 0, Effect.WRITE: 1, Effect.DESTROY: 2}
+_MOST_NAME_WORDS: Final = 64
+_OPENING_WORDS: Final = 8
+_MOST_CHOICES: Final = 64
+_NOTHING: Final[JsonObject] = {}
+
+# In descriptions only verbs that are hardly ever nouns count.
+_SAYS_READ: Final = verbs.inflected(verbs.READ - {"diff", "echo", "reason", "screenshot"}) | {
+    "return",
+    "returns",
+}
+_SAYS_WRITE: Final = verbs.inflected(verbs.STRONG_WRITE)
+_SAYS_DESTROY: Final = verbs.inflected(
+    verbs.STRONG_DESTROY - {"bash", "shell", "powershell", "exec", "execute"}
+)
+_OPENS_WRITE: Final = verbs.inflected(verbs.WRITE - verbs.NOUN_LIKE)
+_OPENS_DESTROY: Final = verbs.inflected(
+    verbs.DESTROY - verbs.NOUN_LIKE - {"run", "execute", "exec", "evaluate"}
+)
+_RUNS: Final = word_set("run runs execute executes evaluate evaluates")
+_PROGRAMS: Final = word_set(
+    "bash code command commands javascript program programs python script scripts shell"
+)
+_CHOOSING: Final = ("action", "actions", "command", "method", "mode", "op", "operation", "operations")
+_FREE_PROGRAM: Final = ("cmd", "code", "command", "script", "shell")
+
+_SENTENCE_END = re.compile(r"[.!?](?:\s|$)|\n")
+_DENIAL = re.compile(
+    r"\b(?:does not|do not|doesn't|don't|never|without|cannot|can't|won't|not)\b[^.;,\n]*", re.IGNORECASE
+)
+_FINAL = re.compile(
+    r"\bpermanently\b|\birreversibl[ey]\b|\b(?:cannot|can't|can not) be (?:undone|reversed|recovered)\b",
+    re.IGNORECASE,
+)
+_LOSS = re.compile(
+    r"\boverwrit(?:e|es|ing)\b|\barbitrary (?:code|commands?|sql|javascript|python)\b|\bshell commands?\b",
+    re.IGNORECASE,
+)
+_QUERY_LANGUAGE = re.compile(r"sql(?![a-z])|graphql|cypher", re.IGNORECASE)
+_READ_ONLY = re.compile(r"\bread[- ]?only\b|\bselect (?:quer|statement)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """An effect, and what says so. A doubtful one may be settled by the server's own claim."""
+
+    effect: Effect
+    reason: str
+    doubtful: bool = False
+
+    def weight(self) -> tuple[int, bool]:
+        """By danger, then by certainty."""
+        return DANGER[self.effect], not self.doubtful
+
+
+def in_name(name: str) -> Finding | None:
+    """What the verbs of the name say, or None when it has none."""
+    spoken = _without_things(words(name)[:_MOST_NAME_WORDS])
+    for word in spoken:
+        if word in verbs.STRONG_DESTROY:
+            return _said(Effect.DESTROY, word)
+    for pair in zip(spoken, (singular(word) for word in spoken[1:]), strict=False):
+        if (effect := verbs.PHRASES.get(pair)) is not None:
+            return _said(effect, " ".join(pair))
+    return _first_verb(spoken)
+
+
+def _said(effect: Effect, word: str) -> Finding:
+    return Finding(effect, f"its name says {word!r}")
+
+
+def _first_verb(spoken: tuple[str, ...]) -> Finding | None:
+    for place, word in enumerate(spoken):
+        if word in verbs.DESTROY:
+            return _said(Effect.DESTROY, word)
+        if word in verbs.WRITE:
+            return _said(Effect.WRITE, word)
+        if word in verbs.AMBIGUOUS:
+            return Finding(Effect.WRITE, f"its name says {word!r}, which may mean anything", doubtful=True)
+        if word in verbs.READ:
+            return _after_reading(spoken[place + 1 :]) or _said(Effect.READ, word)
+    if spoken and spoken[-1] in verbs.READ_NOUNS:
+        return _said(Effect.READ, spoken[-1])
+    return None
+
+
+def _after_reading(rest: tuple[str, ...]) -> Finding | None:
+    """`get_or_create`, `find_and_close`: a reading verb first, and then one that acts."""
+    joined = False
+    for word in rest:
+        if word in verbs.STRONG_WRITE or (joined and word in verbs.WRITE):
+            return _said(Effect.WRITE, word)
+        if joined and word in verbs.DESTROY:
+            return _said(Effect.DESTROY, word)
+        joined = joined or word in verbs.CONNECTORS
+    return None
+
+
+def _without_things(spoken: tuple[str, ...]) -> tuple[str, ...]:
+    kept: list[str] = []
+    skip = False
+    for place, word in enumerate(spoken):
+        if skip:
+            skip = False
+            continue
+        following = singular(spoken[place + 1]) if place + 1 < len(spoken) else ""
+        skip = (word, following) in verbs.THINGS
+        if not skip:
+            kept.append(word)
+    return tuple(kept)
+
+
+def in_description(text: str) -> Finding | None:
+    """For a name that says nothing: the first verb of the description, or what it warns of."""
+    if (loss := warning(text)) is not None:
+        return loss
+    for word in _opening(text)[:_OPENING_WORDS]:
+        if word in _SAYS_DESTROY or word in _RUNS:
+            return _described(Effect.DESTROY, word)
+        if word in _SAYS_WRITE:
+            return _described(Effect.WRITE, word)
+        if word in _SAYS_READ:
+            return against_reading(text) or _described(Effect.READ, word)
+    return None
+
+
+def _described(effect: Effect, word: str) -> Finding:
+    return Finding(effect, f"its description says {word!r}")
+
+
+def against_reading(text: str) -> Finding | None:
+    """What the description's first sentence says that a tool which only reads would not."""
+    if _FINAL.search(_first_sentence(text)):
+        return Finding(Effect.DESTROY, "its description says that it cannot be undone")
+    opening = _opening(text)
+    if not opening:
+        return None
+    first = opening[0]
+    if first in _RUNS and _PROGRAMS & set(opening) and not claims_read_only(text):
+        return _described(Effect.DESTROY, first)
+    if first in _OPENS_DESTROY:
+        return _described(Effect.DESTROY, first)
+    if first in _OPENS_WRITE:
+        return _described(Effect.WRITE, first)
+    return _second_verb(opening)
+
+
+def _second_verb(opening: tuple[str, ...]) -> Finding | None:
+    """ "Reads the queue and clears it": a verb after `and`."""
+    for before, word in pairwise(opening):
+        if before in verbs.CONNECTORS and word in _SAYS_DESTROY:
+            return _described(Effect.DESTROY, word)
+        if before in verbs.CONNECTORS and word in _SAYS_WRITE:
+            return _described(Effect.WRITE, word)
+    return None
+
+
+def warning(text: str) -> Finding | None:
+    """Words of loss anywhere in the description, unless they are denied."""
+    if _FINAL.search(text):
+        return Finding(Effect.DESTROY, "its description says that it cannot be undone")
+    if (found := _LOSS.search(_DENIAL.sub(" ", text))) is not None:
+        return _described(Effect.DESTROY, found[0].lower())
+    return None
+
+
+def claims_read_only(text: str) -> bool:
+    return _READ_ONLY.search(text) is not None
+
+
+def in_choices(definition: JsonObject) -> Finding | None:
+    """The worst that a choosing parameter allows: `action: read | delete`. Harmless choices prove nothing."""
+    properties = _properties(definition)
+    found = [
+        judged
+        for name in _CHOOSING
+        if name in properties
+        for choice in _choices(properties[name])
+        if (judged := in_name(choice)) is not None and judged.effect is not Effect.READ
+    ]
+    if not found:
+        return None
+    worst = max(found, key=Finding.weight)
+    return Finding(worst.effect, worst.reason.replace("its name", "a choice it offers", 1), worst.doubtful)
+
+
+def takes_query_language(definition: JsonObject, text: str) -> Finding | None:
+    """A tool that takes SQL as it comes can do anything SQL can, unless it says it only reads."""
+    properties = _properties(definition)
+    taken = next((name for name in ("sql", "statement") if name in properties), None)
+    spoken = _QUERY_LANGUAGE.search(f"{definition.get('name')} {text}")
+    language = taken or (spoken[0].lower() if spoken else None)
+    if language is None or claims_read_only(text):
+        return None
+    return Finding(Effect.DESTROY, f"it passes {language} on as it comes")
+
+
+def takes_program(definition: JsonObject) -> Finding | None:
+    """For a name that says nothing: a parameter for code or a command means that it is run."""
+    properties = _properties(definition)
+    for name in _FREE_PROGRAM:
+        schema = properties.get(name)
+        if isinstance(schema, Mapping) and schema.get("type") == "string" and "enum" not in schema:
+            return Finding(Effect.DESTROY, f"it takes a {name!r} to run")
+    return None
+
+
+def _properties(definition: JsonObject) -> JsonObject:
+    schema = definition.get("inputSchema")
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    return properties if isinstance(properties, Mapping) else _NOTHING
+
+
+def _choices(schema: Json) -> Iterable[str]:
+    values = schema.get("enum") if isinstance(schema, Mapping) else None
+    if not isinstance(values, list | tuple):
+        return ()
+    return [value for value in values[:_MOST_CHOICES] if isinstance(value, str)]
+
+
+def _opening(text: str) -> tuple[str, ...]:
+    return words(_DENIAL.sub(" ", _first_sentence(text)))
+
+
+def _first_sentence(text: str) -> str:
+    return _SENTENCE_END.split(text.strip(), maxsplit=1)[0]

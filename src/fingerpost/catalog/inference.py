@@ -1,0 +1,213 @@
+"""What can be told about a tool from its definition alone.
+
+Every figure here is a first guess that recorded use or a person replaces. The
+guesses are deliberately coarse: a tier of latency, a size class, a handful of
+words. Parts that a server makes arbitrarily large are read up to a bound.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from fingerpost.catalog.categories import GENERAL, classify
+from fingerpost.catalog.words import STOP_WORDS, distinct, words
+from fingerpost.records import (
+    Effect,
+    Intelligence,
+    IntentSignals,
+    Json,
+    JsonObject,
+    Known,
+    LatencyProfile,
+    LatencyTier,
+    ParameterHints,
+    ResponseProfile,
+    Source,
+)
+
+MOST_KEYWORDS: Final = 24
+MOST_PARAMETERS: Final = 64
+MOST_EXAMPLES: Final = 16
+LONGEST_EXAMPLE: Final = 200
+
+DEFAULT_TIMEOUT: Final = 60_000
+RESEARCH_TIMEOUT: Final = 300_000
+
+_EMPTY: Final[JsonObject] = {}
+
+# Typical milliseconds, typical tokens and priority of a category; the default for what fits none.
+_TYPICAL: Final[Mapping[str, tuple[int, int, int]]] = {
+    "files": (200, 1500, 80),
+    "code": (1500, 1500, 60),
+    "system": (2500, 800, 50),
+    "web_search": (4000, 2000, 70),
+    "web_page": (2000, 4000, 60),
+    "data": (3000, 1200, 60),
+    "communication": (1500, 600, 60),
+    "planning": (1500, 600, 60),
+    "knowledge": (1000, 1000, 60),
+    "media": (8000, 500, 60),
+    "commerce": (1500, 600, 60),
+    "time_place": (800, 200, 60),
+    GENERAL: (2000, 800, 50),
+}
+_WRITE_TOKENS: Final = 150
+_DEPRECATED_PRIORITY: Final = 10
+_MAX_TOKENS: Final = 8000
+_SUMMARISED_ABOVE: Final = 3000
+
+# Words that announce a long wait, the longest first.
+_WAITS: Final = (
+    (frozenset({"deep"}), frozenset({"research"}), 150_000),
+    (frozenset({"research", "researcher"}), frozenset[str](), 60_000),
+    (
+        frozenset({"reason", "reasoning", "crawl", "crawler", "transcribe", "render"}),
+        frozenset[str](),
+        20_000,
+    ),
+)
+
+_FEEDBACK: Final[Mapping[LatencyTier, tuple[int, str]]] = {
+    LatencyTier.FAST: (3000, "a fast tool: shown only when it takes longer than usual"),
+    LatencyTier.MEDIUM: (1000, "a tool of medium speed"),
+    LatencyTier.SLOW: (500, "a slow tool"),
+    LatencyTier.VERY_SLOW: (0, "a very slow tool: shown at once"),
+}
+_SHORT_TIMEOUT: Final = Known(DEFAULT_TIMEOUT, Source.DEFAULT, "one minute, unless the tool is slow")
+_LONG_TIMEOUT: Final = Known(RESEARCH_TIMEOUT, Source.INFERRED, "five minutes for a slow tool")
+_MOST_TOKENS: Final = Known(_MAX_TOKENS, Source.DEFAULT)
+_STRUCTURED: Final = Known(value=True, source=Source.INFERRED, reason="it declares an output schema")
+_UNSTRUCTURED: Final = Known(value=False, source=Source.INFERRED, reason="it declares no output schema")
+_SUMMARISED: Final = Known(value=True, source=Source.INFERRED, reason="its answers tend to be long")
+_WHOLE: Final = Known(value=False, source=Source.INFERRED, reason="its answers tend to be short")
+_NOTHING: Final[Known[tuple[str, ...]]] = Known((), Source.DEFAULT)
+_WEIGHT: Final = Known(1.0, Source.DEFAULT)
+_NO_INTENT: Final[Known[str | None]] = Known(None, Source.DEFAULT)
+
+
+def uninformed(definition: JsonObject) -> Intelligence:
+    """The defaults, for when inference is switched off. Parameters are read off, not inferred."""
+    milliseconds, tokens, priority = _TYPICAL[GENERAL]
+    return Intelligence(
+        category=Known(GENERAL, Source.DEFAULT),
+        priority=Known(priority, Source.DEFAULT),
+        hierarchy=_NOTHING,
+        conflicts=_NOTHING,
+        latency=latency(Known(milliseconds, Source.DEFAULT)),
+        response=ResponseProfile(
+            typical_tokens=Known(tokens, Source.DEFAULT),
+            max_tokens=_MOST_TOKENS,
+            structured=Known("outputSchema" in definition, Source.DEFAULT),
+            needs_summary=Known(value=False, source=Source.DEFAULT),
+        ),
+        signals=IntentSignals(keywords=_NOTHING, weight=_WEIGHT, exclusive_intent=_NO_INTENT),
+        parameters=parameter_hints(definition),
+    )
+
+
+def infer(server: str, name: str, description: str, definition: JsonObject, effect: Effect) -> Intelligence:
+    """Everything a definition tells about its tool."""
+    category, evidence = classify(server, name, description)
+    known_category = (
+        Known(category, Source.INFERRED, f"its words: {', '.join(evidence)}")
+        if evidence
+        else Known(category, Source.DEFAULT)
+    )
+    parameters = parameter_hints(definition)
+    return Intelligence(
+        category=known_category,
+        priority=_priority(category, description),
+        hierarchy=_NOTHING,
+        conflicts=_NOTHING,
+        latency=latency(_typical_latency(category, name, description)),
+        response=_response(category, definition, effect),
+        signals=IntentSignals(
+            keywords=_keywords(name, description, parameters), weight=_WEIGHT, exclusive_intent=_NO_INTENT
+        ),
+        parameters=parameters,
+    )
+
+
+def latency(typical: Known[int]) -> LatencyProfile:
+    """The profile that follows from how long the tool usually takes."""
+    tier = LatencyTier.of(typical.value)
+    slow = tier in (LatencyTier.SLOW, LatencyTier.VERY_SLOW)
+    delay, reason = _FEEDBACK[tier]
+    guessed = Source.DEFAULT if typical.source is Source.DEFAULT else Source.INFERRED
+    return LatencyProfile(
+        typical=typical,
+        timeout=_LONG_TIMEOUT if slow else _SHORT_TIMEOUT,
+        feedback_delay=Known(delay, guessed, reason),
+    )
+
+
+def _typical_latency(category: str, name: str, description: str) -> Known[int]:
+    spoken = {*words(name), *words(description.partition(".")[0])}
+    for any_of, and_also, milliseconds in _WAITS:
+        if (found := any_of & spoken) and and_also <= spoken:
+            return Known(milliseconds, Source.INFERRED, f"it speaks of {min(found)}")
+    return Known(_TYPICAL[category][0], Source.INFERRED, f"usual for {category}")
+
+
+def _priority(category: str, description: str) -> Known[int]:
+    if "deprecated" in words(description):
+        return Known(_DEPRECATED_PRIORITY, Source.INFERRED, "its description calls it deprecated")
+    return Known(_TYPICAL[category][2], Source.INFERRED, f"usual for {category}")
+
+
+def _response(category: str, definition: JsonObject, effect: Effect) -> ResponseProfile:
+    if effect is Effect.READ:
+        tokens = Known(_TYPICAL[category][1], Source.INFERRED, f"usual for {category}")
+    else:
+        tokens = Known(_WRITE_TOKENS, Source.INFERRED, "a tool that acts mostly just confirms")
+    return ResponseProfile(
+        typical_tokens=tokens,
+        max_tokens=_MOST_TOKENS,
+        structured=_STRUCTURED if isinstance(definition.get("outputSchema"), Mapping) else _UNSTRUCTURED,
+        needs_summary=_SUMMARISED if tokens.value > _SUMMARISED_ABOVE else _WHOLE,
+    )
+
+
+def _keywords(name: str, description: str, parameters: ParameterHints) -> Known[tuple[str, ...]]:
+    named = (*parameters.required, *parameters.optional)
+    spoken = (*words(name), *words(description), *(word for item in named for word in words(item)))
+    telling = (word for word in spoken if len(word) > 1 and word not in STOP_WORDS and not word.isdigit())
+    return Known(
+        distinct(telling, MOST_KEYWORDS), Source.INFERRED, "from its name, description and parameters"
+    )
+
+
+def parameter_hints(definition: JsonObject) -> ParameterHints:
+    """Which arguments the tool takes, with an example where the schema gives one."""
+    schema = _mapping(definition.get("inputSchema"))
+    properties = _mapping(schema.get("properties"))
+    listed = schema.get("required")
+    names = [item for item in listed if isinstance(item, str)] if isinstance(listed, list | tuple) else []
+    required = distinct(names, MOST_PARAMETERS)
+    must = set(names)
+    optional = distinct((name for name in properties if name not in must), MOST_PARAMETERS)
+    examples: dict[str, Json] = {}
+    for name in (*required, *optional):
+        found = _example(_mapping(properties.get(name)))
+        if found is not None and len(examples) < MOST_EXAMPLES:
+            examples[name] = found
+    return ParameterHints(required=required, optional=optional, examples=examples)
+
+
+def _example(schema: JsonObject) -> Json:
+    """A value the schema itself names: an example, else the default, else a permitted one."""
+    candidates = [schema.get("default"), schema.get("const")]
+    for part, place in (("examples", 0), ("enum", len(candidates) + 1)):
+        values = schema.get(part)
+        if isinstance(values, list | tuple) and values:
+            candidates.insert(place, values[0])
+    for value in candidates:
+        if value is not None and len(json.dumps(value, default=dict)) <= LONGEST_EXAMPLE:
+            return value
+    return None
+
+
+def _mapping(value: Json) -> JsonObject:
+    return value if isinstance(value, Mapping) else _EMPTY

@@ -1,0 +1,115 @@
+"""What a tool is called: to us, to a model, and on a screen.
+
+Three names, each a pure function of the server's and the tool's own name, so
+that no tool is ever renamed because another one came or went:
+
+* the **key** `server/tool` is the identity. Characters nobody can see are
+  written out (`\\u200b`), so a key can be printed anywhere and two tools that
+  only look alike have keys that look different;
+* the **exposed name** `server__tool` is what a model sees. Providers accept
+  letters, digits, `_` and `-`, at most 64 of them. A name that fits goes
+  through as it is. Any other is cut to fit and closed with a hash of its key,
+  and a name that merely looks as if it had such a hash gets one too: two keys
+  share an exposed name only if their hashes (50 bits) are equal;
+* the **visible** form of any text, for a person who must not be deceived.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import unicodedata
+from typing import Final
+
+MAX_EXPOSED: Final = 64
+_JOINT: Final = "__"
+_HASH_LENGTH: Final = 10
+_MARK: Final = "0"  # no ordinary word begins with it, so few names look hashed by accident
+_LONGEST_SERVER: Final = 24
+
+_EXACT = re.compile(r"[A-Za-z0-9_-]+")
+_HASHED = re.compile(rf"-{_MARK}[a-z2-7]{{{_HASH_LENGTH}}}\Z")
+_ODD = re.compile(r"[^A-Za-z0-9_-]+")
+
+# Characters that Unicode counts as letters, marks or symbols and that nevertheless draw nothing.
+_BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+
+
+def tool_key(server: str, tool: str) -> str:
+    """`server/tool`. A `/` inside the server's name is written out: the first one always separates."""
+    return f"{visible(server).replace('/', _escape('/'))}/{visible(tool)}"
+
+
+def visible(text: str, *, keep: str = "") -> str:
+    """`text` with every character one cannot see written out, except those in `keep`.
+
+    A backslash is doubled, so different texts always have different visible forms.
+    """
+    if text.isprintable() and "\\" not in text and not _BLANK.search(text):
+        return text
+    return "".join(_shown(character, keep) for character in text)
+
+
+def visible_json(text: str) -> str:
+    """JSON text in which unseen characters stand as JSON escapes: still the same JSON."""
+    if text.isprintable() and not _BLANK.search(text):
+        return text
+    return "".join(
+        character if character.isprintable() and not _BLANK.match(character) else json.dumps(character)[1:-1]
+        for character in text
+    )
+
+
+def _shown(character: str, keep: str) -> str:
+    if character in keep:
+        return character
+    if character == "\\":
+        return "\\\\"
+    if character.isprintable() and not _BLANK.match(character):
+        return character
+    return _escape(character)
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    if code <= 0xFF:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def exposed_name(server: str, tool: str) -> str:
+    """The name models use for this tool: `^[A-Za-z0-9_-]{1,64}$`, unique, and always the same."""
+    plain = f"{server}{_JOINT}{tool}"
+    return plain if _is_exact(server, tool, plain) else _hashed(server, tool)
+
+
+def _is_exact(server: str, tool: str, plain: str) -> bool:
+    """Whether server and tool can be read back from the plain form: then no other key has it."""
+    return (
+        len(plain) <= MAX_EXPOSED
+        and _EXACT.fullmatch(server) is not None
+        and _EXACT.fullmatch(tool) is not None
+        and _JOINT not in server
+        and not server.endswith("_")
+        and _HASHED.search(plain) is None
+    )
+
+
+def _hashed(server: str, tool: str) -> str:
+    digest = hashlib.sha256(tool_key(server, tool).encode(errors="surrogatepass")).digest()
+    ending = f"-{_MARK}{base64.b32encode(digest).decode().lower()[:_HASH_LENGTH]}"
+    room = MAX_EXPOSED - len(_JOINT) - len(ending)
+    tool_part = _slug(tool) or "tool"
+    server_part = (_slug(server) or "server")[: max(_LONGEST_SERVER, room - len(tool_part))]
+    return f"{server_part}{_JOINT}{tool_part[: room - len(server_part)]}{ending}"
+
+
+def _slug(text: str) -> str:
+    """What is left of `text` in plain letters: accents go, anything else becomes one underscore."""
+    decomposed = unicodedata.normalize("NFKD", text)
+    unaccented = "".join(character for character in decomposed if not unicodedata.combining(character))
+    return _ODD.sub("_", unaccented).strip("_")

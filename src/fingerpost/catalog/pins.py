@@ -1,0 +1,127 @@
+"""Pins: the definition a person trusts, and what to do when a server shows another.
+
+A server can change what a tool says or takes after people have come to rely on
+it. So the first definition seen is pinned. A different one later is not
+listed and not callable until a person has seen the difference and accepted it;
+going back to the pinned one needs nobody. Everything here is a pure function:
+the catalog keeps the pins, its caller stores them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from fingerpost.catalog.fingerprint import essence
+from fingerpost.catalog.names import visible_json
+from fingerpost.records import Json, JsonObject, Pin, Quarantined, ToolCard
+
+_Step = tuple[str, bool, Json, bool, Json]  # path, present before, before, present after, after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Cards sorted by what their pins say. Every card is in exactly one of the three."""
+
+    accepted: tuple[ToolCard, ...] = ()
+    new: tuple[ToolCard, ...] = ()
+    changed: tuple[Quarantined, ...] = ()
+
+
+def compare(cards: Iterable[ToolCard], pins: Mapping[str, Pin]) -> Comparison:
+    """Which of these tools are as pinned, which have no pin yet, which have changed."""
+    accepted: list[ToolCard] = []
+    new: list[ToolCard] = []
+    changed: list[Quarantined] = []
+    for card in cards:
+        pin = pins.get(card.key)
+        if pin is None:
+            new.append(card)
+        elif pin.fingerprint == card.fingerprint:
+            accepted.append(card)
+        else:
+            changed.append(Quarantined(card=card, pin=pin))
+    return Comparison(accepted=tuple(accepted), new=tuple(new), changed=tuple(changed))
+
+
+def pin(card: ToolCard, *, at: datetime, accepted_by: str | None = None) -> Pin:
+    """The pin that makes the card's present definition the trusted one."""
+    return Pin(
+        key=card.key,
+        fingerprint=card.fingerprint,
+        definition=card.definition,
+        pinned_at=at,
+        accepted_by=accepted_by,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One place where two definitions differ, each side as JSON text. None: it is not there at all.
+
+    Never shortened: whoever accepts a change must have been able to see all of
+    it. Characters that draw nothing are written as JSON escapes.
+    """
+
+    path: str
+    before: str | None
+    after: str | None
+
+
+def describe_change(old: JsonObject, new: JsonObject) -> tuple[Change, ...]:
+    """Where two definitions differ in what the fingerprint covers, in reading order."""
+    changes: list[Change] = []
+    todo: list[_Step] = [("", True, essence(old), True, essence(new))]
+    while todo:
+        path, was, before, present, after = todo.pop()
+        steps = _steps(path, before, after) if was and present else None
+        if steps is not None:
+            todo.extend(reversed(steps))
+        elif was != present or _text(before) != _text(after):
+            changes.append(
+                Change(
+                    path=path,
+                    before=_text(before) if was else None,
+                    after=_text(after) if present else None,
+                )
+            )
+    return tuple(changes)
+
+
+def _steps(path: str, before: Json, after: Json) -> list[_Step] | None:
+    """The pairs of parts to compare next, or None when the two are compared as wholes."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        names = [*before, *(name for name in after if name not in before)]
+        return [
+            (_joined(path, name), name in before, before.get(name), name in after, after.get(name))
+            for name in names
+        ]
+    if isinstance(before, list | tuple) and isinstance(after, list | tuple):
+        return _list_steps(path, before, after)
+    return None
+
+
+def _joined(path: str, name: str) -> str:
+    """`inputSchema.properties.path`; a name that is not a plain word is quoted."""
+    step = name if name.isidentifier() and name.isascii() else f"[{_text(name)}]"
+    return f"{path}.{step}" if path and not step.startswith("[") else f"{path}{step}"
+
+
+def _text(value: Json) -> str:
+    return visible_json(json.dumps(value, ensure_ascii=False, sort_keys=True, default=dict))
+
+
+def _list_steps(path: str, before: Sequence[Json], after: Sequence[Json]) -> list[_Step]:
+    count = max(len(before), len(after))
+    return [
+        (
+            f"{path}[{index}]",
+            index < len(before),
+            before[index] if index < len(before) else None,
+            index < len(after),
+            after[index] if index < len(after) else None,
+        )
+        for index in range(count)
+    ]

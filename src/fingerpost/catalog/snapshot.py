@@ -1,0 +1,135 @@
+"""The catalog at one moment, and the difference between two such moments.
+
+A snapshot never changes, so a request that began with one can finish with it
+while servers come and go. Its cards are sorted by key: the same tools give the
+same list whatever order their servers answered in, which is what lets a
+provider's prompt cache recognise the list again.
+"""
+
+from __future__ import annotations
+
+import difflib
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fingerpost.records import ToolCard
+
+_LONGEST_QUERY = 256
+_SHORTLISTED = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diff:
+    """Which tools came, went, or are themselves no longer the same. Keys, sorted.
+
+    What follows from other tools (a fallback that appeared elsewhere) is not a
+    change of the tool.
+    """
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed or self.changed)
+
+
+def difference(before: Mapping[str, ToolCard], after: Mapping[str, ToolCard]) -> Diff:
+    """What happened between these two states."""
+    return Diff(
+        added=tuple(sorted(after.keys() - before.keys())),
+        removed=tuple(sorted(before.keys() - after.keys())),
+        changed=tuple(
+            sorted(key for key in after.keys() & before.keys() if _differ(before[key], after[key]))
+        ),
+    )
+
+
+def _differ(before: ToolCard, after: ToolCard) -> bool:
+    return before is not after and before != after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """All tools that may be listed and called, sorted by key."""
+
+    version: int = 0
+    cards: tuple[ToolCard, ...] = ()
+    _keys: dict[str, ToolCard] = field(init=False, repr=False, compare=False)
+    _exposed: dict[str, ToolCard] = field(init=False, repr=False, compare=False)
+    _names: dict[str, list[ToolCard]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        cards = tuple(sorted(self.cards, key=lambda card: card.key))
+        names: dict[str, list[ToolCard]] = {}
+        for card in cards:
+            names.setdefault(card.name, []).append(card)
+        object.__setattr__(self, "cards", cards)
+        object.__setattr__(self, "_keys", {card.key: card for card in cards})
+        object.__setattr__(self, "_exposed", {card.exposed_name: card for card in reversed(cards)})
+        object.__setattr__(self, "_names", names)
+
+    def get(self, key: str) -> ToolCard | None:
+        return self._keys.get(key)
+
+    def by_exposed_name(self, name: str) -> ToolCard | None:
+        return self._exposed.get(name)
+
+    def by_server(self, server: str) -> tuple[ToolCard, ...]:
+        return tuple(card for card in self.cards if card.server == server)
+
+    def named(self, name: str) -> tuple[ToolCard, ...]:
+        """Every tool its server calls `name`."""
+        return tuple(self._names.get(name, ()))
+
+    def find(self, text: str) -> ToolCard | None:
+        """The tool a person or a model means: by key, by exposed name, or by bare name if only one has it."""
+        card = self._keys.get(text) or self._exposed.get(text)
+        if card is None and len(namesakes := self._names.get(text, ())) == 1:
+            card = namesakes[0]
+        return card
+
+    def near(self, text: str, n: int = 3) -> tuple[str, ...]:
+        """The keys most like `text`, best first, for "did you mean"."""
+        wanted = text[:_LONGEST_QUERY].casefold()
+        pairs = _pairs(wanted)
+        likely = heapq.nlargest(_SHORTLISTED, ((_overlap(pairs, card), card.key) for card in self.cards))
+        keys = [key for score, key in likely if score > 0]
+        ranked = sorted(keys, key=lambda key: (-self._likeness(wanted, key), key))
+        return tuple(ranked[:n])
+
+    def _likeness(self, wanted: str, key: str) -> float:
+        card = self._keys[key]
+        return max(
+            difflib.SequenceMatcher(None, wanted, form.casefold()[:_LONGEST_QUERY]).ratio()
+            for form in (card.name, card.key, card.exposed_name)
+        )
+
+    def search(self, query: str) -> tuple[ToolCard, ...]:
+        """Tools in whose key or description every word of `query` occurs; matches in the key come first."""
+        words = query[:_LONGEST_QUERY].casefold().split()
+        in_key: list[ToolCard] = []
+        elsewhere: list[ToolCard] = []
+        for card in self.cards:
+            key = card.key.casefold()
+            if all(word in key for word in words):
+                in_key.append(card)
+            elif all(word in key or word in card.description.casefold() for word in words):
+                elsewhere.append(card)
+        return (*in_key, *elsewhere)
+
+
+def _pairs(text: str) -> set[str]:
+    return {text[index : index + 2] for index in range(len(text) - 1)} or {text}
+
+
+def _overlap(wanted: set[str], card: ToolCard) -> float:
+    """Shared letter pairs, as a share of both: a cheap first look before the real comparison."""
+    return max(
+        2 * len(wanted & pairs) / (len(wanted) + len(pairs))
+        for pairs in (
+            _pairs(card.name.casefold()[:_LONGEST_QUERY]),
+            _pairs(card.key.casefold()[:_LONGEST_QUERY]),
+        )
+    )

@@ -1,0 +1,68 @@
+"""Events to JSON and back. The envelope names the kind and the version; the rest is the event.
+
+    {"kind": "tool_selected", "v": 1, "event": {"event_id": …, "at": …, "packet_id": …, …}}
+
+An event written by a newer Fingerpost, or of a kind this one does not know, is
+read as `UnknownEvent` with its contents kept: old readers never lose new facts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pydantic_core import from_json as parse_json
+from pydantic_core import to_json as write_json
+
+from fingerpost.events.base import Event
+from fingerpost.records import JsonObject
+from fingerpost.records.codec import from_plain, to_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownEvent(Event):
+    """An event from a newer Fingerpost, kept as it was written."""
+
+    unknown_kind: str
+    unknown_version: int
+    contents: JsonObject
+
+    def summary(self) -> str:
+        return f"{self.unknown_kind} (version {self.unknown_version}, not known to this Fingerpost)"
+
+
+def encode(event: Event) -> bytes:
+    """The event as one line of JSON."""
+    if isinstance(event, UnknownEvent):
+        return _envelope(event.unknown_kind, event.unknown_version, write_json(event.contents))
+    return _envelope(event.kind, event.version, to_json(event))
+
+
+def _envelope(kind: str, version: int, body: bytes) -> bytes:
+    return b'{"kind":%b,"v":%d,"event":%b}' % (write_json(kind), version, body)
+
+
+def decode(line: bytes | str) -> Event:
+    """The event this line was made from. Raises `ValueError` when it was not made by `encode`."""
+    envelope: Any = parse_json(line)
+    match envelope:
+        case {"kind": str(kind), "v": int(version), "event": dict()}:
+            return _event(kind, version, cast("dict[str, Any]", envelope["event"]))
+        case _:
+            message = "an event is a JSON object with a kind, a version and contents"
+            raise ValueError(message)
+
+
+def _event(kind: str, version: int, contents: dict[str, Any]) -> Event:
+    event_type = Event.kinds.get(kind)
+    if event_type is not None and version <= event_type.version:
+        return from_plain(event_type, contents)
+    known = from_plain(Event, {key: contents.get(key) for key in ("event_id", "at", "packet_id")})
+    return UnknownEvent(
+        event_id=known.event_id,
+        at=known.at,
+        packet_id=known.packet_id,
+        unknown_kind=kind,
+        unknown_version=version,
+        contents=contents,
+    )

@@ -1,0 +1,88 @@
+"""What happens to servers, tools and pins, outside any one request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fingerpost.events.base import Event
+from fingerpost.records import ServerState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerStateChanged(Event):
+    """A server came up, went down, or changed in between."""
+
+    server: str
+    previous: ServerState
+    state: ServerState
+    reason: str | None = None
+
+    def summary(self) -> str:
+        return f"{self.server}: {self.previous} → {self.state}" + (f" ({self.reason})" if self.reason else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolDropped(Event):
+    """A listed tool could not be taken. Its neighbours are unaffected."""
+
+    server: str
+    tool: str
+    reason: str
+
+    def summary(self) -> str:
+        return f"{self.server}/{self.tool} dropped: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogChanged(Event):
+    """The catalog moved to a new version. Tools are named by key."""
+
+    catalog_version: int
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+
+    def summary(self) -> str:
+        return (
+            f"version {self.catalog_version}: "
+            f"{len(self.added)} added, {len(self.removed)} removed, {len(self.changed)} changed"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolQuarantined(Event):
+    """A tool's definition differs from the pinned one: it is hidden until a person accepts it."""
+
+    audited: ClassVar[bool] = True
+
+    tool: str
+    pinned: str
+    seen: str
+
+    def summary(self) -> str:
+        return f"{self.tool}: definition changed, {self.pinned[:12]} → {self.seen[:12]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinAccepted(Event):
+    """A person accepted a tool's changed definition."""
+
+    audited: ClassVar[bool] = True
+
+    tool: str
+    fingerprint: str
+    accepted_by: str
+
+    def summary(self) -> str:
+        return f"{self.tool}: {self.fingerprint[:12]} accepted by {self.accepted_by}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsDropped(Event):
+    """A marker for a reader that was too slow: this many events are missing here."""
+
+    count: int
+
+    def summary(self) -> str:
+        return f"{self.count} events lost: this reader was too slow"

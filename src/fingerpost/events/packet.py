@@ -1,0 +1,209 @@
+"""What happens to a packet. Each event knows how it changes the packet, and nothing else does."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from fingerpost.events.base import Event
+from fingerpost.records import (
+    DataField,
+    ExecutionStatus,
+    Intent,
+    Json,
+    Packet,
+    PacketState,
+    Reflection,
+    Review,
+    Selection,
+    SketchpadEntry,
+    Status,
+    SystemTask,
+    ToolResult,
+)
+from fingerpost.records.codec import to_plain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PacketEvent(Event):
+    """A fact about one packet."""
+
+    def __post_init__(self) -> None:
+        if self.packet_id is None:
+            message = f"{self.kind} needs the id of its packet"
+            raise ValueError(message)
+        Event.__post_init__(self)
+
+    @abstractmethod
+    def apply(self, packet: Packet) -> Packet:
+        """The packet after this fact."""
+        raise NotImplementedError
+
+    def reflect(self, packet: Packet, stage: str, text: str, confidence: float | None = None) -> Packet:
+        """The packet with this fact in its reflection log."""
+        entry = Reflection(at=self.at, stage=stage, text=text, confidence=confidence)
+        return packet.with_reflection(entry)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PacketReceived(PacketEvent):
+    """A request came in."""
+
+    packet: Packet
+
+    @classmethod
+    def of(cls, packet: Packet) -> PacketReceived:
+        return cls(packet_id=packet.packet_id, packet=packet, at=packet.header.created)
+
+    def apply(self, packet: Packet) -> Packet:
+        return self.packet
+
+    def summary(self) -> str:
+        return self.packet.content.original_prompt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntentDetected(PacketEvent):
+    """What the request is about, and whether it needs a tool (None: unclear)."""
+
+    intent: Intent
+    needs_tool: bool | None
+
+    def apply(self, packet: Packet) -> Packet:
+        routing = replace(
+            packet.tool_routing,
+            needs_tool=self.needs_tool,
+            routing_requested=self.needs_tool is not False,
+        )
+        packet = replace(packet, intent=self.intent, tool_routing=routing)
+        return self.reflect(packet, "intent", self.summary(), self.intent.confidence)
+
+    def summary(self) -> str:
+        need = {True: "needs a tool", False: "needs no tool", None: "may need a tool"}[self.needs_tool]
+        return f"{self.intent.name or 'no intent'}: {need}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolsOffered(PacketEvent):
+    """The tools this request may use, best first."""
+
+    tools: tuple[str, ...]
+
+    def apply(self, packet: Packet) -> Packet:
+        return replace(packet, context=replace(packet.context, available_tools=self.tools))
+
+    def summary(self) -> str:
+        return ", ".join(self.tools) or "no tool"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSelected(PacketEvent):
+    """A tool was chosen (None: the model wants none)."""
+
+    audited: ClassVar[bool] = True
+
+    selection: Selection | None
+    alternatives: tuple[Selection, ...] = ()
+
+    def apply(self, packet: Packet) -> Packet:
+        routing = replace(
+            packet.tool_routing,
+            selected_tool=self.selection,
+            alternative_tools=self.alternatives,
+            review=None,
+            execution_result=None,
+        )
+        confidence = self.selection.confidence if self.selection else None
+        return self.reflect(replace(packet, tool_routing=routing), "selection", self.summary(), confidence)
+
+    def summary(self) -> str:
+        if self.selection is None:
+            return "chose no tool"
+        return f"chose {self.selection.tool}: {self.selection.reasoning}".rstrip(": ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectionReviewed(PacketEvent):
+    """A second opinion on the choice."""
+
+    audited: ClassVar[bool] = True
+
+    review: Review
+
+    def apply(self, packet: Packet) -> Packet:
+        packet = replace(packet, tool_routing=replace(packet.tool_routing, review=self.review))
+        return self.reflect(packet, "review", self.summary(), self.review.confidence)
+
+    def summary(self) -> str:
+        verdict = "approved" if self.review.approved else "not approved"
+        return f"{verdict} at {self.review.confidence:.2f}: {self.review.reasoning}".rstrip(": ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionStatusChanged(PacketEvent):
+    """The execution moved from one status to the next."""
+
+    audited: ClassVar[bool] = True
+
+    status: ExecutionStatus
+    reason: str = ""
+
+    def apply(self, packet: Packet) -> Packet:
+        before = packet.tool_routing.execution_status
+        first = before is None and self.status is ExecutionStatus.PENDING
+        if not first and not (before is not None and before.may_become(self.status)):
+            message = f"execution cannot go from {before or 'nothing'} to {self.status}"
+            raise ValueError(message)
+        routing = replace(packet.tool_routing, execution_status=self.status)
+        return self.reflect(replace(packet, tool_routing=routing), "decision", self.summary())
+
+    def summary(self) -> str:
+        return f"{self.status}: {self.reason}".rstrip(": ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResultInjected(PacketEvent):
+    """The tool's result became part of the packet."""
+
+    audited: ClassVar[bool] = True
+
+    result: ToolResult
+
+    def apply(self, packet: Packet) -> Packet:
+        packet = replace(packet, tool_routing=replace(packet.tool_routing, execution_result=self.result))
+        value: Json = to_plain(self.result)
+        packet = packet.with_data(DataField(key="tool_result", value=value, source="tool"))
+        text = self.result.error if self.result.error is not None else str(self.result.output)
+        packet = packet.with_note(SketchpadEntry(key="latest_tool_result", text=text))
+        return self.reflect(packet, "execution", self.summary())
+
+    def summary(self) -> str:
+        outcome = "succeeded" if self.result.success else f"failed: {self.result.error or 'no reason given'}"
+        return f"{outcome} in {self.result.milliseconds} ms"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PacketReinjected(PacketEvent):
+    """The packet went back to the start with what was learned."""
+
+    def apply(self, packet: Packet) -> Packet:
+        count = packet.tool_routing.reinjection_count + 1
+        if count > packet.tool_routing.max_reinjections:
+            message = f"packet was already reinjected {packet.tool_routing.max_reinjections} times"
+            raise ValueError(message)
+        return replace(packet, tool_routing=replace(packet.tool_routing, reinjection_count=count))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskScheduled(PacketEvent):
+    """What is to be done with the packet next (None: nothing, it is finished)."""
+
+    state: PacketState
+    next_task: SystemTask | None = None
+
+    def apply(self, packet: Packet) -> Packet:
+        return replace(packet, status=Status(state=self.state, next_task=self.next_task))
+
+    def summary(self) -> str:
+        return f"{self.state}, next {self.next_task or 'nothing'}"

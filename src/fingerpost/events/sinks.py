@@ -1,0 +1,110 @@
+"""Where events go: memory, the log, live readers. The store is a sink too, in its own package."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Generator
+from contextlib import contextmanager
+
+import anyio
+
+from fingerpost.events.base import Event, EventSink
+from fingerpost.events.house import EventsDropped
+
+logger = logging.getLogger("fingerpost.events")
+
+
+class Fanout:
+    """One sink that hands every event to many. A sink that fails costs only itself."""
+
+    def __init__(self, *sinks: EventSink) -> None:
+        self._sinks = list(sinks)
+        self.failures = 0
+
+    def add(self, sink: EventSink) -> None:
+        self._sinks.append(sink)
+
+    def emit(self, event: Event) -> None:
+        for sink in self._sinks:
+            try:
+                sink.emit(event)
+            except Exception:
+                self.failures += 1
+                logger.exception("an event sink failed on %s", event.kind)
+
+
+class MemorySink:
+    """Keeps the newest events, for tests and for looking back without a database."""
+
+    def __init__(self, limit: int = 10_000) -> None:
+        self._events: deque[Event] = deque(maxlen=limit)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        return tuple(self._events)
+
+    def emit(self, event: Event) -> None:
+        self._events.append(event)
+
+
+class LogSink:
+    """One line per event in the program's log."""
+
+    def __init__(self, log: logging.Logger = logger, level: int = logging.INFO) -> None:
+        self._log = log
+        self._level = level
+
+    def emit(self, event: Event) -> None:
+        if self._log.isEnabledFor(self._level):
+            subject = f" {event.packet_id}" if event.packet_id else ""
+            self._log.log(self._level, "%s%s %s", event.kind, subject, event.summary())
+
+
+class LiveFeed:
+    """Events as they happen, for any number of readers.
+
+    A reader that falls behind loses its oldest events and finds an
+    `EventsDropped` marker in their place. Nobody waits for it.
+    """
+
+    def __init__(self) -> None:
+        self._readers: set[_Reader] = set()
+
+    def emit(self, event: Event) -> None:
+        for reader in tuple(self._readers):
+            reader.put(event)
+
+    @contextmanager
+    def subscribe(self, *, limit: int = 1000) -> Generator[AsyncIterator[Event]]:
+        """A stream of everything emitted from now until the block ends."""
+        reader = _Reader(limit)
+        self._readers.add(reader)
+        try:
+            yield reader
+        finally:
+            self._readers.discard(reader)
+
+
+class _Reader(AsyncIterator[Event]):
+    def __init__(self, limit: int) -> None:
+        self._queue: deque[Event] = deque()
+        self._limit = limit
+        self._lost = 0
+        self._arrived = anyio.Event()
+
+    def put(self, event: Event) -> None:
+        if len(self._queue) >= self._limit:
+            self._queue.popleft()
+            self._lost += 1
+        self._queue.append(event)
+        self._arrived.set()
+
+    async def __anext__(self) -> Event:
+        while not self._queue:
+            self._arrived = anyio.Event()
+            await self._arrived.wait()
+        if self._lost:
+            lost, self._lost = self._lost, 0
+            return EventsDropped(count=lost)
+        return self._queue.popleft()

@@ -1,0 +1,66 @@
+"""Waiting for a person, and what the person allowed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from fingerpost.records.json import JsonObject
+from fingerpost.records.tools import Effect
+
+GRANT_SECONDS = 300.0
+
+
+class Decision(StrEnum):
+    """What became of a pending call."""
+
+    WAITING = "waiting"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    EXPIRED = "expired"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """A call that waits for a person: a value, so that it survives a restart."""
+
+    pending_id: str
+    tool: str
+    operation: str  # the operation key, `tool.operation`
+    arguments: JsonObject
+    call_fingerprint: str  # of tool, arguments and definition together
+    effect: Effect
+    reason: str
+    created: datetime
+    expires: datetime
+    conversation: str | None = None
+    packet_id: str | None = None
+    caller: str | None = None
+    decision: Decision = Decision.WAITING
+    decided_by: str | None = None
+    decided_at: datetime | None = None
+    decision_reason: str | None = None
+    edited_arguments: JsonObject | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """Permission: for one exact call, or for one operation within a conversation."""
+
+    grant_id: str
+    granted_by: str
+    granted_at: datetime
+    expires: datetime
+    one_time: bool = True
+    call_fingerprint: str | None = None
+    conversation: str | None = None
+    operation: str | None = None
+    spent_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        exact = self.call_fingerprint is not None
+        scoped = self.conversation is not None and self.operation is not None
+        if exact == scoped:
+            message = "a grant is bound to one call fingerprint, or to a conversation and an operation"
+            raise ValueError(message)

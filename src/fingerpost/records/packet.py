@@ -1,0 +1,272 @@
+"""The packet: one user request and everything decided about it so far.
+
+A packet is a value. A stage never changes one; it returns the next one, made by
+applying an event (`fingerpost.events`). The sections keep the names of the
+cognition packet: header, intent, context, content, reasoning, status, tool_routing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from fingerpost.records.ids import new_id, utc_now
+from fingerpost.records.json import Json, JsonObject, as_valid_text, check_json
+
+MAX_REINJECTIONS: Final = 3
+
+
+class PacketState(StrEnum):
+    """Where the packet is on its way."""
+
+    RECEIVED = "received"
+    PROCESSING = "processing"
+    WAITING = "waiting"
+    ANSWERED = "answered"
+    FAILED = "failed"
+
+
+class SystemTask(StrEnum):
+    """What is to be done with the packet next."""
+
+    INTENT_DETECTION = "IntentDetection"
+    RESEARCH = "Research"
+    GENERATE_DRAFT = "GenerateDraft"
+    REFINE = "Refine"
+    VALIDATE = "Validate"
+    DECISION = "Decision"
+    STREAM = "Stream"
+    TRIGGER_ACTION = "TriggerAction"
+    TOOL_ROUTING = "ToolRouting"
+    TOOL_EXECUTION = "ToolExecution"
+
+
+class ExecutionStatus(StrEnum):
+    """How far the selected tool has come."""
+
+    PENDING = "pending"
+    AWAITING_CONFIDENCE = "awaiting_confidence"
+    APPROVED = "approved"
+    EXECUTED = "executed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    USER_DENIED = "user_denied"
+
+    def may_become(self, following: ExecutionStatus) -> bool:
+        """Whether the step is allowed. Nothing is executed that was not approved."""
+        return following in _NEXT[self]
+
+
+# A finished selection (executed, failed, skipped, denied) may be followed by a new one: pending again.
+_NEXT: Final[dict[ExecutionStatus, frozenset[ExecutionStatus]]] = {
+    ExecutionStatus.PENDING: frozenset(
+        {ExecutionStatus.AWAITING_CONFIDENCE, ExecutionStatus.SKIPPED, ExecutionStatus.USER_DENIED}
+    ),
+    ExecutionStatus.AWAITING_CONFIDENCE: frozenset(
+        {ExecutionStatus.APPROVED, ExecutionStatus.SKIPPED, ExecutionStatus.USER_DENIED}
+    ),
+    ExecutionStatus.APPROVED: frozenset(
+        {
+            ExecutionStatus.EXECUTED,
+            ExecutionStatus.FAILED,
+            ExecutionStatus.SKIPPED,
+            ExecutionStatus.USER_DENIED,
+        }
+    ),
+    ExecutionStatus.EXECUTED: frozenset({ExecutionStatus.PENDING}),
+    ExecutionStatus.FAILED: frozenset({ExecutionStatus.PENDING}),
+    ExecutionStatus.SKIPPED: frozenset({ExecutionStatus.PENDING}),
+    ExecutionStatus.USER_DENIED: frozenset({ExecutionStatus.PENDING}),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """Who asked, when, in which conversation."""
+
+    packet_id: str
+    session_id: str
+    created: datetime
+    caller: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """What the request is about, as far as it is known. `tool_routing` is one such name."""
+
+    name: str | None = None
+    confidence: float | None = None
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message of the conversation so far."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What the stages may use: the tools offered (by key) and the conversation."""
+
+    available_tools: tuple[str, ...] = ()
+    history: tuple[Message, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataField:
+    """A named value that belongs to the request, such as `tool_result`."""
+
+    key: str
+    value: Json
+    source: str | None = None
+
+    def __post_init__(self) -> None:
+        if (reason := check_json(self.value)) is not None:
+            message = f"data field {self.key!r} {reason}"
+            raise ValueError(message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """The person's own words, unchanged, and the data that came with or after them."""
+
+    original_prompt: str
+    data_fields: tuple[DataField, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reflection:
+    """One line of the reflection log: which stage concluded what."""
+
+    at: datetime
+    stage: str
+    text: str
+    confidence: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SketchpadEntry:
+    """A named note for the next model call, such as `latest_tool_result`."""
+
+    key: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reasoning:
+    """What the stages noted on the way."""
+
+    reflection_log: tuple[Reflection, ...] = ()
+    sketchpad: tuple[SketchpadEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """Where the packet is, and what comes next."""
+
+    state: PacketState = PacketState.RECEIVED
+    next_task: SystemTask | None = SystemTask.INTENT_DETECTION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """One tool with the arguments a model wrote for it, and how sure the model claims to be."""
+
+    tool: str
+    arguments: JsonObject = field(default_factory=dict[str, Json])
+    reasoning: str = ""
+    confidence: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """The second opinion on a selection."""
+
+    approved: bool
+    confidence: float
+    reasoning: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult:
+    """What came back from the tool, or why nothing did."""
+
+    success: bool
+    output: Json = None
+    error: str | None = None
+    milliseconds: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRouting:
+    """The tool decision, from "is one needed" to its result."""
+
+    needs_tool: bool | None = None
+    routing_requested: bool = False
+    selected_tool: Selection | None = None
+    alternative_tools: tuple[Selection, ...] = ()
+    review: Review | None = None
+    execution_status: ExecutionStatus | None = None
+    execution_result: ToolResult | None = None
+    reinjection_count: int = 0
+    max_reinjections: int = MAX_REINJECTIONS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packet:
+    """One request entering the router, with an id that survives every stage."""
+
+    header: Header
+    content: Content
+    intent: Intent = field(default_factory=Intent)
+    context: Context = field(default_factory=Context)
+    reasoning: Reasoning = field(default_factory=Reasoning)
+    status: Status = field(default_factory=Status)
+    tool_routing: ToolRouting = field(default_factory=ToolRouting)
+
+    @property
+    def packet_id(self) -> str:
+        return self.header.packet_id
+
+    @classmethod
+    def start(
+        cls,
+        prompt: str,
+        *,
+        session_id: str | None = None,
+        caller: str | None = None,
+        history: tuple[Message, ...] = (),
+        max_reinjections: int = MAX_REINJECTIONS,
+    ) -> Packet:
+        """A new packet for what a person asked."""
+        return cls(
+            header=Header(
+                packet_id=new_id("pkt"),
+                session_id=session_id or new_id("ses"),
+                created=utc_now(),
+                caller=caller,
+            ),
+            content=Content(original_prompt=as_valid_text(prompt)),
+            context=Context(history=history),
+            tool_routing=ToolRouting(max_reinjections=max_reinjections),
+        )
+
+    def with_data(self, entry: DataField) -> Packet:
+        """The packet with one data field added, replacing one of the same key."""
+        kept = tuple(old for old in self.content.data_fields if old.key != entry.key)
+        return replace(self, content=replace(self.content, data_fields=(*kept, entry)))
+
+    def with_note(self, entry: SketchpadEntry) -> Packet:
+        """The packet with one sketchpad entry added, replacing one of the same key."""
+        kept = tuple(old for old in self.reasoning.sketchpad if old.key != entry.key)
+        return replace(self, reasoning=replace(self.reasoning, sketchpad=(*kept, entry)))
+
+    def with_reflection(self, entry: Reflection) -> Packet:
+        """The packet with one line added to its reflection log."""
+        log = (*self.reasoning.reflection_log, entry)
+        return replace(self, reasoning=replace(self.reasoning, reflection_log=log))

@@ -1,0 +1,96 @@
+"""What we know of a tool server: how to reach it, and how it is doing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal
+
+from fingerpost.records.json import JsonObject
+
+Transport = Literal["stdio", "http", "sse", "in_process"]
+Era = Literal["auto", "2025-11-25", "2026-07-28"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuthSpec:
+    """How to sign in to a server that asks for it."""
+
+    client_id: str | None = None
+    client_secret: str | None = field(default=None, repr=False)
+    scopes: tuple[str, ...] = ()
+    redirect_port: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSpec:
+    """One configured server. Values that may be secret stay out of its printed form."""
+
+    name: str
+    transport: Transport
+    command: str | None = None
+    args: tuple[str, ...] = field(default=(), repr=False)
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    cwd: str | None = None
+    url: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    oauth: OAuthSpec | None = None
+    era: Era = "auto"
+    enabled: bool = True
+    connect_timeout: float = 30.0
+    in_process: object | None = field(default=None, repr=False)  # an MCP server object of the caller's
+    origin: str | None = None  # the file and line this entry was read from
+
+
+class ServerState(StrEnum):
+    """One word for how a server is doing; the reason says why."""
+
+    IDLE = "idle"  # not asked for yet
+    CONNECTING = "connecting"
+    READY = "ready"
+    DEGRADED = "degraded"  # answers, but something of it is missing or wrong
+    DOWN = "down"
+    DISABLED = "disabled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerStatus:
+    """How one server is doing, at one moment."""
+
+    name: str
+    transport: Transport
+    state: ServerState
+    since: datetime
+    reason: str | None = None
+    protocol: str | None = None  # the negotiated protocol version, which is also the era
+    product: str | None = None  # what the server calls itself, with its version
+    connect_ms: float | None = None
+    tools: int = 0
+    dropped: int = 0
+    attempts: int = 0
+    hint: str | None = None  # what the person can do about the reason
+    retry_in: float | None = None
+    stderr_tail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DroppedTool:
+    """A tool the server listed and we could not take, or a person switched off, with the reason."""
+
+    server: str
+    name: str
+    reason: str
+    switched_off: bool = False  # by a person: nothing is wrong
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """All tools one server offers: definitions exactly as it sent them, in its order."""
+
+    server: str
+    definitions: tuple[JsonObject, ...] = ()
+    dropped: tuple[DroppedTool, ...] = ()
+    instructions: str | None = None
+    truncated: str | None = None  # why the list was cut, when it was

@@ -1,0 +1,171 @@
+"""What the router knows of one tool, and where each piece of that knowledge comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+from fingerpost.records.json import Json, JsonObject
+
+T = TypeVar("T")
+
+
+class Effect(StrEnum):
+    """What calling the tool does to the world."""
+
+    READ = "read"
+    WRITE = "write"
+    DESTROY = "destroy"
+
+
+class Source(StrEnum):
+    """Where a piece of knowledge comes from, weakest first."""
+
+    DEFAULT = "default"
+    INFERRED = "inferred"
+    ANNOTATION = "annotation"
+    LEARNED = "learned"
+    WRITTEN = "written"
+
+
+@dataclass(frozen=True, slots=True)
+class Known(Generic[T]):
+    """A value together with where it comes from, so that every figure can be explained."""
+
+    value: T
+    source: Source
+    reason: str = ""
+
+
+class LatencyTier(StrEnum):
+    """How long a person will wait."""
+
+    FAST = "fast"  # under 3 s
+    MEDIUM = "medium"  # 3 to 15 s
+    SLOW = "slow"  # 15 to 120 s
+    VERY_SLOW = "very_slow"  # 2 to 5 min
+
+    @classmethod
+    def of(cls, milliseconds: float) -> LatencyTier:
+        if milliseconds < 3_000:
+            return cls.FAST
+        if milliseconds < 15_000:
+            return cls.MEDIUM
+        return cls.SLOW if milliseconds < 120_000 else cls.VERY_SLOW
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyProfile:
+    """How long the tool takes, in milliseconds, and when to show that it is at work."""
+
+    typical: Known[int]
+    timeout: Known[int]
+    feedback_delay: Known[int]
+
+    @property
+    def tier(self) -> LatencyTier:
+        return LatencyTier.of(self.typical.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseProfile:
+    """How much the tool answers, in tokens, and in what shape."""
+
+    typical_tokens: Known[int]
+    max_tokens: Known[int]
+    structured: Known[bool]
+    needs_summary: Known[bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntentSignals:
+    """Words in a request that speak for the tool."""
+
+    keywords: Known[tuple[str, ...]]
+    weight: Known[float]
+    exclusive_intent: Known[str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterHints:
+    """What a model needs to know to fill the arguments in."""
+
+    required: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    examples: Mapping[str, Json] = field(default_factory=dict[str, Json])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intelligence:
+    """Everything known about a tool beyond its definition."""
+
+    category: Known[str]
+    priority: Known[int]
+    hierarchy: Known[tuple[str, ...]]  # where to turn when this tool fails, best first
+    conflicts: Known[tuple[str, ...]]  # tools not to offer beside this one
+    latency: LatencyProfile
+    response: ResponseProfile
+    signals: IntentSignals
+    parameters: ParameterHints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCard:
+    """One tool: its identity, its definition unmodified, and what we know about it."""
+
+    key: str  # server/tool: the identity, everywhere
+    server: str
+    name: str  # as its server calls it
+    exposed_name: str  # as models see it: at most 64 characters, unique, stable
+    definition: JsonObject
+    description: str
+    effect: Known[Effect]
+    fingerprint: str  # over name, description, schemas and annotations
+    intelligence: Intelligence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pin:
+    """The definition of a tool a person trusts: the first one seen, or one accepted since."""
+
+    key: str
+    fingerprint: str
+    definition: JsonObject
+    pinned_at: datetime
+    accepted_by: str | None = None  # None: seen first, accepted by nobody in particular
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantined:
+    """A tool whose definition changed since it was pinned: not listed, not callable."""
+
+    card: ToolCard
+    pin: Pin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageSample:
+    """One finished call, as the statistics see it."""
+
+    tool: str
+    milliseconds: float
+    tokens: int
+    success: bool
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageProfile:
+    """What past calls of one tool teach."""
+
+    tool: str
+    calls: int
+    failures: int
+    typical_ms: float  # median
+    slow_ms: float  # 95th percentile
+    typical_tokens: int
+    large_tokens: int
+    last_used: datetime

@@ -1,0 +1,101 @@
+"""Secrets never reach a log, an event or a trace.
+
+Two nets: values somebody told us are secret (`remember`), and shapes that are
+secret wherever they appear (`sk-…`, `ghp_…`, `Bearer …`, private keys).
+The register is process-wide on purpose: a secret is a secret for every part of
+the process, and forgetting to pass a redactor around must not leak one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from threading import Lock
+from typing import cast
+
+MASK = "[redacted]"
+
+# Shorter values ("1", "true", "dev") would turn ordinary text into masks.
+SHORTEST_SECRET = 6
+
+# A key ending in one of these words names a secret: `apiKey`, `GITHUB_TOKEN`, `x-api-key`, `Authorization`.
+_SECRET_KEY = re.compile(
+    r"(?:pass(?:word|wd|phrase)?|pwd|secret|token|api[-_ ]?key|access[-_ ]?key|private[-_ ]?key"
+    r"|authori[sz]ation|cookie|credentials?|bearer|dsn|connection[-_ ]?string|signature)s?$",
+    re.IGNORECASE,
+)
+
+_SECRET_SHAPE = re.compile(
+    r"""
+      -----BEGIN[ A-Z]*PRIVATE\ KEY-----.*?(?:-----END[ A-Z]*PRIVATE\ KEY-----|\Z)
+    | \b(?:sk|pk|rk)-(?:[A-Za-z]+-)*[A-Za-z0-9_-]{16,}                  # OpenAI, Anthropic, Stripe-like
+    | \b(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{10,}
+    | \bgh[pousr]_[A-Za-z0-9]{20,} | \bgithub_pat_[A-Za-z0-9_]{20,} | \bglpat-[A-Za-z0-9_-]{16,}
+    | \bxox[abposr]-[A-Za-z0-9-]{10,} | \bhf_[A-Za-z0-9]{20,}
+    | \bnpm_[A-Za-z0-9]{20,} | \bpypi-[A-Za-z0-9_-]{20,}
+    | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b | \bAIza[A-Za-z0-9_-]{30,}
+    | \beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*          # JSON Web Token
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+# The words before the secret stay readable: "Authorization: Bearer [redacted]", "postgres://me:[redacted]@db".
+_SECRET_AFTER = re.compile(
+    r"""
+      (?P<scheme>\b(?:Bearer|Basic)\s+)(?P<credential>[A-Za-z0-9._~+/=-]{8,})
+    | (?P<userinfo>://[^\s:/@]{0,256}:)(?P<password>[^\s/@]{1,256})(?=@)
+    | (?P<assign>\b(?:password|passwd|pwd|secret|api[-_]?key|token|access[-_]?key)["']?\s*[=:]\s*["']?)
+      (?P<value>[^\s"',;&}\]]{6,})
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+
+_lock = Lock()
+_remembered: set[str] = set()
+_pattern: re.Pattern[str] | None = None
+
+
+def remember(secret: str) -> None:
+    """From now on `secret` is masked wherever it turns up."""
+    global _pattern  # noqa: PLW0603 - the register is process-wide by design, see the module's text
+    if len(secret) < SHORTEST_SECRET:
+        return
+    with _lock:
+        _remembered.add(secret)
+        longest_first = sorted(_remembered, key=len, reverse=True)
+        _pattern = re.compile("|".join(re.escape(value) for value in longest_first))
+
+
+def names_secret(key: str) -> bool:
+    """Whether a field with this name holds a secret: `apiKey`, `GITHUB_TOKEN`, `Authorization`."""
+    return _SECRET_KEY.search(key) is not None
+
+
+def scrub(text: str) -> str:
+    """`text` with every secret in it masked."""
+    if _pattern is not None:
+        text = _pattern.sub(MASK, text)
+    text = _SECRET_SHAPE.sub(MASK, text)
+    return _SECRET_AFTER.sub(_mask_after, text)
+
+
+def _mask_after(match: re.Match[str]) -> str:
+    before = match["scheme"] or match["userinfo"] or match["assign"]
+    return f"{before}{MASK}"
+
+
+def scrub_json(value: object) -> object:
+    """A JSON value with secrets masked, by what the text looks like and by what its key says."""
+    if isinstance(value, str):
+        return scrub(value)
+    if isinstance(value, Mapping):
+        entries = cast("Mapping[object, object]", value)
+        return {key: _scrub_entry(key, entry) for key, entry in entries.items()}
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
+        return [scrub_json(item) for item in cast("Sequence[object]", value)]
+    return value
+
+
+def _scrub_entry(key: object, value: object) -> object:
+    if isinstance(key, str) and isinstance(value, str) and value and names_secret(key):
+        return MASK
+    return scrub_json(value)

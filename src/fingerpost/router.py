@@ -1,0 +1,137 @@
+"""The whole pipeline on one page.
+
+Today it wires the ground the stages will stand on: the store, the servers and
+the catalog. Servers report listings, the catalog turns them into cards, pins
+and facts go to the store. Narrowing, choosing and calling join here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self
+
+import anyio
+
+from fingerpost.catalog import Catalog, Snapshot
+from fingerpost.events import EventSink, Fanout, LiveFeed
+from fingerpost.records import Pin, ServerSpec, ServerStatus
+from fingerpost.servers import Servers, login
+from fingerpost.settings import Settings
+from fingerpost.store import Store
+
+
+class Router:
+    """Everything Fingerpost knows and holds open, between `async with` and its end.
+
+    Nothing connects until `connect` is called or a tool of that server is needed.
+    """
+
+    def __init__(
+        self,
+        servers: Iterable[ServerSpec] = (),
+        *,
+        settings: Settings | None = None,
+        sinks: Iterable[EventSink] = (),
+    ) -> None:
+        self.settings = settings or Settings()
+        self.live = LiveFeed()
+        self.events = Fanout(self.live, *sinks)
+        self.catalog = Catalog(events=self.events, overrides=self.settings.tools, flags=self.settings.flags)
+        self._specs = tuple(servers)
+        self._stack = AsyncExitStack()
+        self._unsaved = anyio.Event()
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            self.store = await stack.enter_async_context(
+                Store.open(
+                    self.settings.store.url,
+                    flush_ms=self.settings.store.flush_ms,
+                    audit=self.settings.flags.audit,
+                )
+            )
+            self.events.add(self.store.journal)
+            self.catalog.use_pins(await self.store.pins.all())
+            self.catalog.learn(await self.store.usage.profiles())
+            stack.push_async_callback(self._save_pins)
+            saving = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(saving.cancel_scope.cancel)
+            saving.start_soon(self._keep_saving)
+            self.servers = await stack.enter_async_context(
+                Servers(
+                    self._specs,
+                    events=self.events,
+                    limits=self.settings.limits,
+                    tokens=self.store.tokens,
+                )
+            )
+            stack.callback(self.servers.watch(self._take_listing))
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._stack.__aexit__(exc_type, exc, traceback)
+
+    async def connect(self, *names: str, timeout: float | None = None) -> tuple[ServerStatus, ...]:
+        """Connect these servers (all when none is named), side by side, and say how each is doing.
+
+        Returns when every one has come up or failed, or when `timeout` seconds have
+        passed; whoever is still connecting goes on doing so.
+        """
+        self.servers.start(*names)
+        await self.servers.settled(timeout=self._patience if timeout is None else timeout)
+        return self.servers.statuses
+
+    @property
+    def _patience(self) -> float:
+        """Each server is bounded by its own time-out; a little more lets the slowest report it."""
+        return 5.0 + max((spec.connect_timeout for spec in self._specs), default=0.0)
+
+    async def sign_in(self, server: str, *, open_browser: Callable[[str], None]) -> ServerStatus:
+        """Sign in to a server with OAuth, keep the token, and connect."""
+        spec = next((spec for spec in self._specs if spec.name == server), None)
+        if spec is None:
+            return self.servers.status(server)  # raises, naming the servers that are meant perhaps
+        await login(spec, self.store.tokens, open_browser=open_browser)
+        await self.servers.ensure(server, timeout=spec.connect_timeout)
+        return self.servers.status(server)
+
+    @property
+    def tools(self) -> Snapshot:
+        """Every tool there is right now; the view does not change under its reader."""
+        return self.catalog.snapshot
+
+    async def accept(self, key: str, *, by: str, fingerprint: str) -> Pin:
+        """A person accepts the changed definition of a quarantined tool; it is offered again.
+
+        `fingerprint` is of the definition they were shown: one that changed once more is refused.
+        """
+        pin = self.catalog.accept(key, by, fingerprint=fingerprint)
+        await self.store.pins.put(pin)
+        await self.store.journal.flush()
+        return pin
+
+    def _take_listing(self, server: str) -> None:
+        """A server changed. Its last tools stay while it is down: it comes back, and lists stay stable."""
+        if not any(status.name == server for status in self.servers.statuses):
+            self.catalog.remove_server(server)
+        elif (listing := self.servers.listing(server)) is not None:
+            self.catalog.replace_server(listing)
+            self._unsaved.set()
+
+    async def _keep_saving(self) -> None:
+        while True:
+            await self._unsaved.wait()
+            self._unsaved = anyio.Event()
+            await self._save_pins()
+
+    async def _save_pins(self) -> None:
+        if pins := self.catalog.take_new_pins():
+            await self.store.pins.put(*pins)

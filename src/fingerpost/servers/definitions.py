@@ -1,0 +1,124 @@
+"""Which tool definitions we take, and why the others are dropped. Pure: no server is asked here.
+
+A definition is taken as it is or not at all: what a person approves later must
+be what the server sent. `$ref`s are left alone and never followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from mcp.shared.inbound import find_invalid_x_mcp_header
+from pydantic_core import to_json
+
+from fingerpost.records import DroppedTool, JsonObject, check_json
+from fingerpost.servers.schemas import kind_of, schema_fault
+from fingerpost.settings.model import LimitSettings
+
+LONGEST_NAME = 1024
+UNNAMED = "(unnamed)"
+
+
+class Intake:
+    """The definitions of one server, collected page by page."""
+
+    def __init__(self, server: str, limits: LimitSettings, *, modern: bool) -> None:
+        self._server = server
+        self._limits = limits
+        self._modern = modern
+        self._names: set[str] = set()
+        self.kept: list[JsonObject] = []
+        self.dropped: list[DroppedTool] = []
+
+    @property
+    def full(self) -> bool:
+        return len(self.kept) + len(self.dropped) >= self._limits.tools_per_server
+
+    def take(self, page: Sequence[object]) -> bool:
+        """Look at every entry of a page. False when the page holds more than we are willing to keep."""
+        for entry in page:
+            if self.full:
+                return False
+            reason = self._fault(entry)
+            if reason is None:
+                definition = cast("dict[str, Any]", entry)
+                self._names.add(definition["name"])
+                self.kept.append(definition)
+            else:
+                self.dropped.append(DroppedTool(server=self._server, name=shown_name(entry), reason=reason))
+        return True
+
+    def _fault(self, entry: object) -> str | None:
+        if not isinstance(entry, Mapping):
+            return f"the definition is {kind_of(entry)}, not an object"
+        definition = cast("Mapping[str, object]", entry)
+        return (
+            _name_fault(definition.get("name"))
+            or _json_fault(definition, self._limits)
+            or _schema_fault(definition)
+            or self._header_fault(definition)
+            or self._repetition(definition)
+        )
+
+    def _header_fault(self, definition: Mapping[str, object]) -> str | None:
+        if not self._modern:
+            return None
+        reason = find_invalid_x_mcp_header(cast("dict[str, Any]", definition["inputSchema"]))
+        return None if reason is None else f"x-mcp-header is invalid: {reason}"
+
+    def _repetition(self, definition: Mapping[str, object]) -> str | None:
+        if definition["name"] in self._names:
+            return "another tool of this server already has this name; the first one is kept"
+        return None
+
+
+def shown_name(entry: object) -> str:
+    """What to call an entry that may not even have a usable name."""
+    name = cast("Mapping[str, object]", entry).get("name") if isinstance(entry, Mapping) else None
+    if not isinstance(name, str) or not name:
+        return UNNAMED
+    return name[:80].encode("utf-8", "backslashreplace").decode()
+
+
+def _name_fault(name: object) -> str | None:
+    if not isinstance(name, str):
+        return f"the name is {kind_of(name)}, not text"
+    if not name.strip():
+        return "the name is empty"
+    if len(name) > LONGEST_NAME:
+        return f"the name is longer than {LONGEST_NAME} characters"
+    return None
+
+
+def _json_fault(definition: Mapping[str, object], limits: LimitSettings) -> str | None:
+    reason = check_json(definition, max_depth=limits.schema_depth)
+    if reason is not None:
+        return f"the definition {reason}"
+    size = len(to_json(definition))
+    if size > limits.definition_bytes:
+        return f"the definition has {size:,} bytes; the limit is {limits.definition_bytes:,}"
+    return None
+
+
+def _schema_fault(definition: Mapping[str, object]) -> str | None:
+    if "inputSchema" not in definition:
+        return "there is no inputSchema"
+    schema: object = definition["inputSchema"]
+    # A missing type is common and harmless: arguments are an object in any case.
+    if _type_of(schema) != "object":
+        return 'the type of inputSchema is not "object", and arguments are always one'
+    if isinstance(schema, bool):
+        return "inputSchema is a boolean, not an object"
+    output = definition.get("outputSchema")
+    return schema_fault("inputSchema", schema) or (
+        schema_fault("outputSchema", output) if output is not None else None
+    )
+
+
+def _type_of(schema: object) -> object:
+    return (
+        cast("Mapping[str, object]", schema).get("type", "object")
+        if isinstance(schema, Mapping)
+        else "object"
+    )

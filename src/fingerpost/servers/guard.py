@@ -1,0 +1,66 @@
+"""Our side of the watchdog: tells it which process groups live.
+
+One watchdog serves the whole process. It is started with the first stdio
+server and needs no stopping: it ends when we do.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from threading import Lock
+from typing import IO, cast
+
+_PROGRAM = Path(__file__).with_name("watchdog.py")
+
+
+class Guard:
+    """Reports process groups to the watchdog. Its calls block for moments: make them off the event loop."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._owner = 0
+        self._groups: set[int] = set()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def add(self, group: int) -> None:
+        """From now on this group dies with us."""
+        with self._lock:
+            self._groups.add(group)
+            self._tell(b"+%d\n" % group)
+
+    def remove(self, group: int) -> None:
+        """This group is gone; its number may be reused by strangers."""
+        with self._lock:
+            self._groups.discard(group)
+            self._tell(b"-%d\n" % group)
+
+    def _tell(self, line: bytes) -> None:
+        # After a fork the pipe is shared with the parent, whose groups are not ours to kill.
+        if self._owner != os.getpid():
+            self._process = None
+        if self._process is not None:
+            try:
+                cast("IO[bytes]", self._process.stdin).write(line)
+            except BrokenPipeError:
+                self._process = None  # somebody killed the watchdog; the next one hears the whole list
+        if self._process is None:
+            self._process = self._start()
+            self._owner = os.getpid()
+            everything = b"".join(b"+%d\n" % group for group in sorted(self._groups))
+            cast("IO[bytes]", self._process.stdin).write(everything)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_PROGRAM)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            bufsize=0,
+        )
+
+
+guard = Guard()

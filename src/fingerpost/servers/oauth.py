@@ -1,0 +1,156 @@
+"""Being signed in to a server: what is kept of a sign-in, and how it is used and renewed.
+
+A connection never opens a browser. With a stored sign-in, requests carry its
+token and it is renewed when it runs out; without one, the server's refusal
+becomes the reason "needs signing in". Signing in itself is `login`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from typing import Protocol
+
+import httpx2
+from mcp.client.auth import OAuthClientProvider
+from mcp.client.auth.oauth2 import OAuthContext
+from mcp.shared.auth import (
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
+from pydantic import AnyUrl, BaseModel, ValidationError
+
+from fingerpost.records import OAuthSpec, ServerSpec
+from fingerpost.redaction import remember
+
+
+class TokenBook(Protocol):
+    """Where sign-ins are kept, by the server's name. The store implements this; `data` is secret."""
+
+    async def get(self, server: str) -> bytes | None: ...
+
+    async def put(self, server: str, data: bytes) -> None: ...
+
+    async def remove(self, server: str) -> object: ...
+
+
+class SignIn(BaseModel):
+    """All that is needed to go on being signed in after a restart.
+
+    The library would keep tokens and client only, and guess where to renew
+    them: right for servers that sign in themselves, wrong for all others.
+    """
+
+    address: str
+    tokens: OAuthToken | None = None
+    expires_at: float | None = None
+    client: OAuthClientInformationFull | None = None
+    authority: OAuthMetadata | None = None
+    resource: ProtectedResourceMetadata | None = None
+
+    def protect(self) -> None:
+        """Have every secret in here masked wherever it might turn up."""
+        secrets = [self.client.client_secret] if self.client is not None else []
+        if self.tokens is not None:
+            secrets += [self.tokens.access_token, self.tokens.refresh_token]
+        for secret in secrets:
+            if secret is not None:
+                remember(secret)
+
+
+class Keeper:
+    """The library's token storage over our token book. Knows the flow it serves, to keep its findings too."""
+
+    def __init__(self, book: TokenBook, server: str, sign_in: SignIn) -> None:
+        self._book = book
+        self._server = server
+        self.sign_in = sign_in
+        self.context: OAuthContext | None = None
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return self.sign_in.tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        context = self.context
+        self.sign_in = self.sign_in.model_copy(
+            update={
+                "tokens": tokens,
+                "expires_at": None if tokens.expires_in is None else time.time() + tokens.expires_in,
+                "authority": context.oauth_metadata if context is not None else None,
+                "resource": context.protected_resource_metadata if context is not None else None,
+            }
+        )
+        self.sign_in.protect()
+        await self._book.put(self._server, self.sign_in.model_dump_json(exclude_none=True).encode())
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return self.sign_in.client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        # Not yet worth writing down: without tokens it is of no use, and they follow.
+        self.sign_in = self.sign_in.model_copy(update={"client": client_info})
+
+
+async def stored_sign_in(spec: ServerSpec, book: TokenBook | None) -> httpx2.Auth | None:
+    """What signs our requests to this server, if somebody signed in to it before."""
+    if book is None or spec.url is None or any(name.lower() == "authorization" for name in spec.headers):
+        return None
+    data = await book.get(spec.name)
+    if data is None:
+        return None
+    try:
+        sign_in = SignIn.model_validate_json(data)
+    except ValidationError:
+        return None
+    # A token is for the server it was given for: an entry that now points elsewhere must not leak it there.
+    if sign_in.tokens is None or sign_in.address != spec.url:
+        return None
+    sign_in.protect()
+    return _Bearer(
+        spec.url, metadata(spec.oauth, "http://127.0.0.1/callback"), Keeper(book, spec.name, sign_in)
+    )
+
+
+def metadata(oauth: OAuthSpec | None, redirect: str) -> OAuthClientMetadata:
+    """How we introduce ourselves to an authority."""
+    scopes = oauth.scopes if oauth is not None else ()
+    return OAuthClientMetadata(
+        client_name="Fingerpost", redirect_uris=[AnyUrl(redirect)], scope=" ".join(scopes) or None
+    )
+
+
+class _Bearer(OAuthClientProvider):
+    """Uses and renews tokens; never asks a person.
+
+    The library's own flow holds a lock from sending a request to its answer, so
+    that one slow call would hold up all others. Here the lock covers renewal only.
+    """
+
+    def __init__(self, address: str, client: OAuthClientMetadata, keeper: Keeper) -> None:
+        super().__init__(address, client, keeper)
+        keeper.context = self.context
+        self.context.current_tokens = keeper.sign_in.tokens
+        self.context.token_expiry_time = keeper.sign_in.expires_at
+        self.context.client_info = keeper.sign_in.client
+        self.context.oauth_metadata = keeper.sign_in.authority
+        self.context.protected_resource_metadata = keeper.sign_in.resource
+
+    async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        async with self.context.lock:
+            if not self.context.is_token_valid() and self.context.can_refresh_token():
+                await self._handle_refresh_response((yield await self._refresh_token()))
+        used = self.context.current_tokens
+        self._add_auth_header(request)
+        response = yield request
+        if response.status_code != 401:
+            return
+        async with self.context.lock:
+            # Another request may have renewed it meanwhile; then only the header is old.
+            if self.context.current_tokens is used and self.context.can_refresh_token():
+                await self._handle_refresh_response((yield await self._refresh_token()))
+        if self.context.current_tokens is not None and self.context.current_tokens is not used:
+            self._add_auth_header(request)
+            yield request

@@ -1,0 +1,93 @@
+"""Ways to say which server is meant, for people who write Python instead of a configuration file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from fingerpost.errors import ConfigError
+from fingerpost.records import Era, OAuthSpec, ServerSpec
+from fingerpost.redaction import names_secret, remember
+
+
+class Server:
+    """Makes `ServerSpec` records: `Server.stdio("time", ["mcp-server-time"])`."""
+
+    @staticmethod
+    def stdio(
+        name: str,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | Path | None = None,
+        era: Era = "auto",
+        connect_timeout: float = 30.0,
+    ) -> ServerSpec:
+        """A program we start. It inherits a few harmless variables (`stdio.INHERITED`) and `env`."""
+        if isinstance(command, str) or not command:
+            message = f"the command of server {name!r} is a list of the program and its arguments"
+            raise ConfigError(message, hint=f'write Server.stdio({name!r}, ["program", "argument"])')
+        return ServerSpec(
+            name=name,
+            transport="stdio",
+            command=command[0],
+            args=tuple(command[1:]),
+            env=dict(env or {}),
+            cwd=None if cwd is None else str(cwd),
+            era=era,
+            connect_timeout=connect_timeout,
+        )
+
+    @staticmethod
+    def http(
+        name: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        oauth: OAuthSpec | None = None,
+        era: Era = "auto",
+        connect_timeout: float = 30.0,
+    ) -> ServerSpec:
+        """A server at an address, spoken to over streamable HTTP."""
+        return ServerSpec(
+            name=name,
+            transport="http",
+            url=url,
+            headers=dict(headers or {}),
+            oauth=oauth,
+            era=era,
+            connect_timeout=connect_timeout,
+        )
+
+    @staticmethod
+    def sse(
+        name: str, url: str, *, headers: Mapping[str, str] | None = None, connect_timeout: float = 30.0
+    ) -> ServerSpec:
+        """A server at an address that only speaks the HTTP+SSE transport of 2024."""
+        return ServerSpec(
+            name=name,
+            transport="sse",
+            url=url,
+            headers=dict(headers or {}),
+            era="2025-11-25",
+            connect_timeout=connect_timeout,
+        )
+
+    @staticmethod
+    def in_process(
+        name: str, server: object, *, era: Era = "auto", connect_timeout: float = 30.0
+    ) -> ServerSpec:
+        """An MCP server object of the caller's, spoken to without any transport."""
+        return ServerSpec(
+            name=name, transport="in_process", in_process=server, era=era, connect_timeout=connect_timeout
+        )
+
+
+def protect(spec: ServerSpec) -> None:
+    """Have the secrets of this entry masked wherever they might turn up."""
+    for name, value in (*spec.env.items(), *spec.headers.items()):
+        if names_secret(name):
+            remember(value)
+            remember(value.split()[-1] if value.split() else "")  # "Bearer abc": the second word alone, too
+    if spec.oauth is not None and spec.oauth.client_secret is not None:
+        remember(spec.oauth.client_secret)

@@ -1,0 +1,94 @@
+"""Reading server-sent events from bytes, within bounds.
+
+The HTTP library's own reader turns bytes that are not UTF-8 into replacement
+characters, so that a damaged reply would pass for a good one; this one leaves
+the bytes for the message parser to judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass
+
+from fingerpost.servers.ring import LineSplitter, LineTooLong
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamEvent:
+    """One event: its data, and what a client needs to pick the stream up again."""
+
+    data: bytes
+    kind: str = "message"
+    event_id: str | None = None
+    retry_ms: int | None = None
+
+
+class EventTooLarge(Exception):
+    """An event, or the whole stream where that is bounded, has more bytes than allowed."""
+
+
+class EventReader:
+    """Bytes in, events out."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._lines = LineSplitter(limit)
+        self._fresh()
+
+    def _fresh(self) -> None:
+        self._data: list[bytes] = []
+        self._size = 0
+        self._kind = "message"
+        self._id: str | None = None
+        self._retry: int | None = None
+
+    def feed(self, chunk: bytes) -> list[StreamEvent]:
+        """The events that `chunk` completes. Raises `EventTooLarge`."""
+        try:
+            lines = self._lines.feed(chunk)
+        except LineTooLong:
+            raise EventTooLarge from None
+        return [event for line in lines if (event := self._line(line.rstrip(b"\r"))) is not None]
+
+    def _line(self, line: bytes) -> StreamEvent | None:
+        if not line:
+            return self._finish()
+        field, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        match field:
+            case b"data":
+                self._size += len(value)
+                if self._size > self._limit:
+                    raise EventTooLarge
+                self._data.append(value)
+            case b"event":
+                self._kind = value.decode("utf-8", "replace")
+            case b"id":
+                self._id = value.decode("utf-8", "replace")
+            case b"retry" if value.isdigit() and len(value) < 10:
+                self._retry = int(value)
+            case _:
+                pass  # a comment (empty field name), or a field of a later standard
+        return None
+
+    def _finish(self) -> StreamEvent | None:
+        event = StreamEvent(
+            data=b"\n".join(self._data), kind=self._kind, event_id=self._id, retry_ms=self._retry
+        )
+        empty = not self._data and self._id is None and self._retry is None
+        self._fresh()
+        return None if empty else event
+
+
+async def read_events(
+    chunks: AsyncIterator[bytes], *, event_limit: int, whole_limit: int | None
+) -> AsyncGenerator[StreamEvent]:
+    """The events of a stream until it ends. Raises `EventTooLarge`."""
+    reader = EventReader(event_limit)
+    total = 0
+    async for chunk in chunks:
+        total += len(chunk)
+        if whole_limit is not None and total > whole_limit:
+            raise EventTooLarge
+        for event in reader.feed(chunk):
+            yield event

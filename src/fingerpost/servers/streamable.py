@@ -1,0 +1,306 @@
+"""Streamable HTTP, both eras, with a bound on every reply and a reason for every failure.
+
+The MCP library's transport keeps the protocol: sessions, resumption, the era
+on each request. What happens to one POST is ours: there, one broken connection
+ended all calls of a server, statuses lost their number, and sizes had no bound.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+import httpx2
+from anyio.abc import TaskGroup
+from mcp.client.auth.exceptions import OAuthFlowError
+from mcp.client.streamable_http import RequestContext, StreamableHTTPTransport
+from mcp.shared._context_streams import (
+    ContextReceiveStream,
+    ContextSendStream,
+    create_context_streams,
+)
+from mcp.shared._httpx_utils import redirect_location, stream_within_origin
+from mcp.shared.jsonrpc_dispatcher import cancelled_request_id_from_params
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+)
+
+from fingerpost.errors import FingerpostError, ServerReplyInvalid, ServerUnavailable
+from fingerpost.records import ServerSpec
+from fingerpost.servers.failures import (
+    UNKNOWN_OUTCOME,
+    SessionLost,
+    as_reply,
+    from_http,
+    readable,
+    refusal,
+    setback_of,
+    sign_in_needed,
+    too_large,
+)
+from fingerpost.servers.lifeline import Lifeline
+from fingerpost.servers.sse import EventTooLarge, read_events
+from fingerpost.servers.wire import Unreadable, parse_message
+from fingerpost.settings.model import LimitSettings
+
+NOTICE_SECONDS = (
+    5.0  # a notification needs no answer; a server that does not take it must not hold up the rest
+)
+GOODBYE_SECONDS = 1.0
+
+Writer = ContextSendStream[SessionMessage | Exception]
+Streams = tuple[ContextReceiveStream[SessionMessage | Exception], ContextSendStream[SessionMessage]]
+
+
+@asynccontextmanager
+async def http_transport(
+    spec: ServerSpec, client: httpx2.AsyncClient, limits: LimitSettings, lifeline: Lifeline
+) -> AsyncGenerator[Streams]:
+    """The streams a session speaks through. `client` stays the caller's to close."""
+    to_session, incoming = create_context_streams[SessionMessage | Exception](0)
+    outgoing, from_session = create_context_streams[SessionMessage](0)
+    async with to_session, incoming, outgoing, from_session, anyio.create_task_group() as tasks:
+        transport = _Transport(spec, limits, lifeline, tasks)
+
+        def start_get_stream() -> None:
+            tasks.start_soon(transport.handle_get_stream, client, to_session)
+
+        tasks.start_soon(
+            transport.post_writer, client, from_session, to_session, outgoing, start_get_stream, tasks
+        )
+        try:
+            yield incoming, outgoing
+        finally:
+            with anyio.move_on_after(GOODBYE_SECONDS, shield=True):
+                if transport.session_id is not None and lifeline.setback is None:
+                    await transport.terminate_session(client)
+            tasks.cancel_scope.cancel()
+
+
+class _Transport(StreamableHTTPTransport):
+    def __init__(self, spec: ServerSpec, limits: LimitSettings, lifeline: Lifeline, tasks: TaskGroup) -> None:
+        assert spec.url is not None
+        super().__init__(spec.url, max_sse_event_size=limits.response_bytes)
+        self._server = spec.name
+        self._limit = limits.response_bytes
+        self._lifeline = lifeline
+        self._tasks = tasks
+
+    async def handle_get_stream(self, client: httpx2.AsyncClient, read_stream_writer: Writer) -> None:
+        await super().handle_get_stream(client, read_stream_writer)
+        self._lifeline.doubt()  # either the server has no such stream, or it went away
+
+    def _consume_modern_cancellation(self, session_message: SessionMessage) -> bool:
+        swallowed = super()._consume_modern_cancellation(session_message)
+        message = session_message.message
+        if not swallowed and isinstance(message, JSONRPCNotification):
+            # The caller is gone. The notification tells the server; nobody reads its answer any more.
+            request = cancelled_request_id_from_params(message.params)
+            post = self._in_flight_posts.get(request) if request is not None else None
+            if message.method == "notifications/cancelled" and post is not None:
+                post.scope.cancel()
+        return swallowed
+
+    async def _handle_post_request(self, ctx: RequestContext) -> None:
+        message = ctx.session_message.message
+        if not isinstance(message, JSONRPCRequest):
+            if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+                # Nothing that follows depends on it, so nothing that follows waits for it.
+                self._tasks.start_soon(self._post_notice, ctx, message)
+            else:
+                await self._post_notice(ctx, message)
+            return
+        try:
+            async with self._post(ctx, message) as response:
+                await self._take(ctx, message, response)
+        except httpx2.HTTPError as error:
+            self._lifeline.doubt()
+            await self._fail(ctx, message.id, from_http(self._server, error))
+        except OAuthFlowError as error:
+            await self._fail(ctx, message.id, sign_in_needed(self._server, readable(str(error))))
+
+    async def _post_notice(self, ctx: RequestContext, message: JSONRPCMessage) -> None:
+        with anyio.move_on_after(NOTICE_SECONDS), contextlib.suppress(httpx2.HTTPError, OAuthFlowError):
+            async with self._post(ctx, message):
+                return
+
+    def _post(
+        self, ctx: RequestContext, message: JSONRPCMessage
+    ) -> contextlib.AbstractAsyncContextManager[httpx2.Response]:
+        headers = self._prepare_headers()
+        if ctx.metadata is not None and ctx.metadata.headers is not None:
+            headers.update(ctx.metadata.headers)
+        body = message.model_dump(by_alias=True, mode="json", exclude_unset=True)
+        return stream_within_origin(ctx.client, "POST", self.url, json=body, headers=headers)
+
+    async def _take(self, ctx: RequestContext, request: JSONRPCRequest, response: httpx2.Response) -> None:
+        if response.status_code >= 300 or response.status_code == 202:
+            await self._take_refusal(ctx, request, response)
+            return
+        if self._is_initialization_request(request):
+            self._maybe_extract_session_id_from_response(response)
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind == "application/json":
+            await self._take_json(ctx, request, response)
+        elif kind == "text/event-stream":
+            await self._handle_sse_response(response, ctx)
+        elif kind == "text/html":
+            error = sign_in_needed(self._server, "it answered with a web page, which is usually a login page")
+            await self._fail(ctx, request.id, error)
+        else:
+            message = f"{self._server} answered with content of type {kind or 'none'!r:.80}, which is not MCP"
+            await self._fail(ctx, request.id, ServerReplyInvalid(message, server=self._server))
+
+    async def _take_json(
+        self, ctx: RequestContext, request: JSONRPCRequest, response: httpx2.Response
+    ) -> None:
+        body = await self._body(response)
+        if body is None:
+            await self._fail(ctx, request.id, too_large(self._server, self._limit))
+            return
+        try:
+            message = parse_message(body)
+        except Unreadable as why:
+            await self._fail(ctx, request.id, self._unreadable(str(why)))
+            return
+        await self._deliver(ctx.read_stream_writer, message, request.id)
+
+    async def _deliver(self, writer: Writer, message: JSONRPCMessage, request: RequestId | None) -> bool:
+        """Hand a message on. True when it was the reply to `request`, good or bad."""
+        is_reply = isinstance(message, JSONRPCResponse | JSONRPCError)
+        # A number that comes back as text is sloppy, not wrong.
+        if is_reply and request is not None and str(message.id) != str(request) and message.id is not None:
+            error = self._unreadable(f"carries the id of another request ({message.id!r:.40})")
+            message = JSONRPCError(jsonrpc="2.0", id=request, error=as_reply(error))
+        elif isinstance(message, JSONRPCError) and message.id is None and request is not None:
+            message = JSONRPCError(jsonrpc="2.0", id=request, error=message.error)
+        await writer.send(SessionMessage(message))
+        return is_reply
+
+    async def _handle_sse_response(self, response: httpx2.Response, ctx: RequestContext) -> None:
+        request = ctx.session_message.message
+        assert isinstance(request, JSONRPCRequest)
+        last_id: str | None = None
+        retry_ms: int | None = None
+        # A subscription's stream is meant to stay open: only its single events are bounded.
+        whole = None if request.method == "subscriptions/listen" else self._limit
+        events = read_events(response.aiter_bytes(), event_limit=self._limit, whole_limit=whole)
+        try:
+            async for event in events:
+                last_id = event.event_id or last_id
+                retry_ms = event.retry_ms if event.retry_ms is not None else retry_ms
+                if await self._take_event(event.kind, event.data, ctx.read_stream_writer, request.id):
+                    return
+        except EventTooLarge:
+            await self._fail(ctx, request.id, too_large(self._server, self._limit))
+            return
+        except httpx2.HTTPError:
+            self._lifeline.doubt()
+        if last_id is not None:
+            await self._handle_reconnection(ctx, last_id, retry_ms)
+            return
+        message = f"{self._server} ended its reply before it was complete"
+        error = ServerUnavailable(message, server=self._server, hint=UNKNOWN_OUTCOME)
+        await self._fail(ctx, request.id, error)
+
+    async def _handle_sse_event(
+        self,
+        sse: httpx2.ServerSentEvent,
+        read_stream_writer: Writer,
+        original_request_id: RequestId | None = None,
+        resumption_callback: Callable[[str], Awaitable[None]] | None = None,
+    ) -> bool:
+        """Called by the library for the streams it reads itself: the standing one, and resumed ones."""
+        data = sse.data.encode("utf-8", "surrogatepass")
+        return await self._take_event(sse.event, data, read_stream_writer, original_request_id)
+
+    async def _take_event(self, kind: str, data: bytes, writer: Writer, request: RequestId | None) -> bool:
+        if kind != "message" or not data:
+            return False
+        try:
+            message = parse_message(data)
+        except Unreadable as why:
+            if request is None:
+                return False
+            message = JSONRPCError(jsonrpc="2.0", id=request, error=as_reply(self._unreadable(str(why))))
+        return await self._deliver(writer, message, request)
+
+    async def _take_refusal(
+        self, ctx: RequestContext, request: JSONRPCRequest, response: httpx2.Response
+    ) -> None:
+        status = response.status_code
+        if (location := redirect_location(response)) is not None:
+            message = f"{self._server} redirects to {location}, another address; that is not followed"
+            error = ServerUnavailable(
+                message, server=self._server, hint="use that address if it is the right one"
+            )
+            await self._fail(ctx, request.id, error)
+            return
+        reply = await self._json_error(response)
+        if self._is_lost_session(status, reply):
+            await self._lose_session(ctx, request)
+        elif reply is not None and status not in (401, 403):
+            await ctx.read_stream_writer.send(
+                SessionMessage(JSONRPCError(jsonrpc="2.0", id=request.id, error=reply.error))
+            )
+        else:
+            if status >= 500:
+                self._lifeline.doubt()
+            await self._fail(ctx, request.id, self._refusal(status))
+
+    def _refusal(self, status: int) -> FingerpostError:
+        if status in (202, 204):
+            return self._unreadable(f"is missing (HTTP {status})")
+        return refusal(self._server, status)
+
+    def _is_lost_session(self, status: int, reply: JSONRPCError | None) -> bool:
+        """404 is how the protocol says it; many servers say 400 with an error of their own instead."""
+        if self.session_id is None or status not in (400, 404, 410):
+            return False
+        return reply is None or reply.error.code not in (INVALID_PARAMS, METHOD_NOT_FOUND)
+
+    async def _lose_session(self, ctx: RequestContext, request: JSONRPCRequest) -> None:
+        message = f"{self._server} no longer knows our session; connecting again"
+        error = SessionLost(message, server=self._server, hint="the request did not run; send it again")
+        await self._fail(ctx, request.id, error)
+        if self._lifeline.handshaken:
+            self._lifeline.end(setback_of(error))
+
+    async def _json_error(self, response: httpx2.Response) -> JSONRPCError | None:
+        if not response.headers.get("content-type", "").lower().startswith("application/json"):
+            return None
+        body = await self._body(response)
+        try:
+            message = parse_message(body or b"")
+        except Unreadable:
+            return None
+        return message if isinstance(message, JSONRPCError) else None
+
+    async def _body(self, response: httpx2.Response) -> bytes | None:
+        """The whole body, or None when it is larger than allowed: then the rest is never read."""
+        pieces: list[bytes] = []
+        size = 0
+        async for piece in response.aiter_bytes():
+            size += len(piece)
+            if size > self._limit:
+                return None
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    def _unreadable(self, why: str) -> ServerReplyInvalid:
+        return ServerReplyInvalid(f"the reply of {self._server} {readable(why)}", server=self._server)
+
+    async def _fail(self, ctx: RequestContext, request: RequestId, error: FingerpostError) -> None:
+        reply = JSONRPCError(jsonrpc="2.0", id=request, error=as_reply(error))
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await ctx.read_stream_writer.send(SessionMessage(reply))

@@ -1,0 +1,102 @@
+"""Reading one JSON-RPC message, forgiving what harms only a part of it.
+
+The fast parser refuses a whole message for half a Unicode character or a long
+number somewhere inside. One tool with such a description must not hide its
+neighbours, so what the fast parser refuses is read again by the standard
+library, and the bad value is left for the check of that one tool or result.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from typing import Any, cast
+
+from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse, RequestId, jsonrpc_message_adapter
+from pydantic import ValidationError
+
+from fingerpost.records.json import MAX_INTEGER_DIGITS
+
+_ID = re.compile(rb'"id"\s*:\s*(?:"((?:[^"\\]|\\.){1,200})"|(-?\d{1,30}))')
+_SEARCHED = 4096  # bytes at each end of an unreadable message in which its id is looked for
+
+
+class Unreadable(Exception):
+    """These bytes are no JSON-RPC message. `str()` says why, in words that go into a sentence."""
+
+
+class TooLongInteger:
+    """Stands where a number was that has more digits than we carry."""
+
+
+def parse_message(data: bytes) -> JSONRPCMessage:
+    """The message these bytes are. Raises `Unreadable`."""
+    try:
+        message = jsonrpc_message_adapter.validate_json(data, by_name=False)
+    except ValidationError:
+        return _parse_slowly(data)
+    word = b'"error"' if isinstance(message, JSONRPCResponse) else b'"result"'
+    if isinstance(message, JSONRPCResponse | JSONRPCError) and word in data:
+        _check_envelope(_loads(data))
+    return message
+
+
+def _parse_slowly(data: bytes) -> JSONRPCMessage:
+    value = _loads(data)
+    if not isinstance(value, dict):
+        message = "is not a JSON object"
+        raise Unreadable(message)
+    envelope = cast("dict[str, Any]", value)
+    _check_envelope(envelope)
+    try:
+        return jsonrpc_message_adapter.validate_python(envelope, by_name=False)
+    except ValidationError:
+        message = "is not a JSON-RPC message"
+        raise Unreadable(message) from None
+
+
+def _loads(data: bytes) -> Any:
+    try:
+        return json.loads(data, parse_int=_integer)
+    except UnicodeDecodeError:
+        message = "is not UTF-8"
+    except RecursionError:
+        message = "is nested too deep to be read"
+    except ValueError as error:
+        message = f"is not JSON ({error})"
+    raise Unreadable(message)
+
+
+def _integer(digits: str) -> object:
+    return int(digits) if len(digits) <= MAX_INTEGER_DIGITS else TooLongInteger()
+
+
+def _check_envelope(value: Any) -> None:
+    if "id" not in value or "method" in value:
+        return
+    has_result = "result" in value
+    has_error = value.get("error") is not None  # `"error": null` beside a result is sloppy, not contradictory
+    if has_result and has_error:
+        message = "has both a result and an error"
+        raise Unreadable(message)
+    if not has_result and not has_error:
+        message = "has neither a result nor an error"
+        raise Unreadable(message)
+
+
+def answered_by(data: bytes, waiting: Collection[RequestId]) -> RequestId | None:
+    """Which of the `waiting` requests an unreadable message was meant to answer, if that can be told.
+
+    Failing the right caller at once is better than letting it wait for its
+    deadline; failing the wrong one is worse. So: an id we are waiting for, or
+    something that is plainly a reply while only one request waits.
+    """
+    edges = data if len(data) <= 2 * _SEARCHED else data[:_SEARCHED] + b"\n" + data[-_SEARCHED:]
+    for match in _ID.finditer(edges):
+        text, number = match.groups()
+        found: RequestId = int(number) if number is not None else text.decode("utf-8", "replace")
+        if found in waiting:
+            return found
+    is_reply = data.lstrip().startswith(b"{") and b'"jsonrpc"' in edges and b'"method"' not in edges
+    return next(iter(waiting)) if is_reply and len(waiting) == 1 else None

@@ -1,0 +1,34 @@
+"""What a person can set, read from every place it can be set in, with the place of each value."""
+
+from fingerpost.settings.load import Loaded, check, load
+from fingerpost.settings.model import (
+    FlagSettings,
+    LimitSettings,
+    OAuthSettings,
+    Section,
+    ServerSettings,
+    Settings,
+    SmartRoutingSettings,
+    StoreSettings,
+    ToolOverride,
+    ToolRoutingSettings,
+)
+from fingerpost.settings.problems import Origin, Problem
+
+__all__ = [
+    "FlagSettings",
+    "LimitSettings",
+    "Loaded",
+    "OAuthSettings",
+    "Origin",
+    "Problem",
+    "Section",
+    "ServerSettings",
+    "Settings",
+    "SmartRoutingSettings",
+    "StoreSettings",
+    "ToolOverride",
+    "ToolRoutingSettings",
+    "check",
+    "load",
+]

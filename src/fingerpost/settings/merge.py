@@ -1,0 +1,213 @@
+"""Many clients' servers as one `mcpServers` file.
+
+Entries are kept as written, variables included, except for what depends on
+where the file lies: that is made absolute, since the merged file lies elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from fingerpost.redaction import MASK, names_secret, scrub
+from fingerpost.settings.client_files import Draft
+from fingerpost.settings.discover import Found
+from fingerpost.settings.document import items, table
+from fingerpost.settings.problems import KeyPath, Problem, dotted
+from fingerpost.settings.secrets import written_secrets
+from fingerpost.settings.variables import Input, Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A server that may go into the merged file, and who has it."""
+
+    name: str
+    client: str
+    place: str  # file and line
+    entry: Mapping[str, object] = field(repr=False)
+    inputs: Mapping[str, Input] = field(default_factory=dict[str, Input])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renamed:
+    """Two different servers had one name; the later one got another."""
+
+    name: str
+    became: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """One table of servers, and how it came about."""
+
+    servers: Mapping[str, Mapping[str, object]] = field(repr=False)
+    places: Mapping[str, tuple[str, ...]]  # name → every file and line that has it
+    clients: Mapping[str, tuple[str, ...]]
+    renamed: tuple[Renamed, ...] = ()
+    inputs: Mapping[str, Input] = field(default_factory=dict[str, Input])
+    secrets: tuple[str, ...] = ()  # where secrets are written out: github.env.GITHUB_TOKEN
+    problems: tuple[Problem, ...] = ()
+
+    def document(self) -> dict[str, object]:
+        """The merged file's content."""
+        content: dict[str, object] = {
+            "mcpServers": {name: dict(entry) for name, entry in self.servers.items()}
+        }
+        if self.inputs:
+            content["inputs"] = [_input_entry(name, given) for name, given in self.inputs.items()]
+        return content
+
+
+def merge(found: Iterable[Found]) -> Merged:
+    """All servers of all files. Equal ones become one; of different ones the later is renamed."""
+    found = tuple(found)
+    servers: dict[str, Mapping[str, object]] = {}
+    places: dict[str, tuple[str, ...]] = {}
+    clients: dict[str, tuple[str, ...]] = {}
+    renamed: list[Renamed] = []
+    inputs: dict[str, Input] = {}
+    for one in _candidates(found):
+        name = _free_name(one, servers)
+        if name != one.name and name not in servers:
+            renamed.append(Renamed(name=one.name, became=name, place=one.place))
+        servers[name] = _union(servers.get(name), one.entry)
+        places[name] = (*places.get(name, ()), one.place)
+        clients[name] = tuple(dict.fromkeys((*clients.get(name, ()), one.client)))
+        inputs = {**one.inputs, **inputs}
+    secrets = tuple(
+        dotted((name, *path)) for name, entry in servers.items() for path in written_secrets(entry)
+    )
+    return Merged(
+        servers=servers,
+        places=places,
+        clients=clients,
+        renamed=tuple(renamed),
+        inputs=inputs,
+        secrets=secrets,
+        problems=tuple(problem for file in found for problem in file.problems),
+    )
+
+
+def _candidates(found: Iterable[Found]) -> Iterable[Candidate]:
+    for file in found:
+        for draft in file.drafts:
+            if draft.values.get("command") or draft.values.get("url"):
+                entry = portable(draft)
+                yield Candidate(
+                    name=draft.name,
+                    client=file.client,
+                    place=str(draft.document.origin(draft.path)),
+                    entry=entry,
+                    inputs={name: given for name, given in draft.inputs.items() if _mentions(entry, name)},
+                )
+
+
+def _free_name(one: Candidate, servers: Mapping[str, Mapping[str, object]]) -> str:
+    """The name under which the same server already stands, or the first one nobody has."""
+    name, count = one.name, 1
+    while name in servers and _definition(servers[name]) != _definition(one.entry):
+        name = f"{one.name}-{one.client}" if count == 1 else f"{one.name}-{one.client}-{count}"
+        count += 1
+    return name
+
+
+def _definition(entry: Mapping[str, object]) -> dict[str, object]:
+    """What makes a server the one it is; being switched off in one client does not."""
+    return {name: value for name, value in entry.items() if name != "disabled"}
+
+
+def _union(first: Mapping[str, object] | None, second: Mapping[str, object]) -> Mapping[str, object]:
+    if first is None or "disabled" not in second:
+        return second
+    return first
+
+
+def portable(draft: Draft) -> dict[str, object]:
+    """A standard `mcpServers` entry that means the same wherever the file lies."""
+    values = draft.values
+    scope = Scope(environ={}, folder=draft.document.folder, home=draft.document.folder)
+    entry: dict[str, object] = {}
+    if url := values.get("url"):
+        entry["type"] = values.get("transport") or _transport_of(str(url))
+    for ours, standard in _STANDARD.items():
+        if values.get(ours) not in (None, [], {}):
+            entry[standard] = _placed(values[ours], scope.workspace)
+    for name in ("cwd", "envFile"):
+        if isinstance(path := entry.get(name), str) and not path.startswith(("~", "${")):
+            entry[name] = str(scope.workspace / path)
+    if oauth := table(values.get("oauth")):
+        entry["oauth"] = {_OAUTH[name]: value for name, value in oauth.items()}
+    if values.get("enabled") is False:
+        entry["disabled"] = True
+    return entry
+
+
+_STANDARD = {
+    "command": "command",
+    "args": "args",
+    "env": "env",
+    "env_file": "envFile",
+    "cwd": "cwd",
+    "url": "url",
+    "headers": "headers",
+    "connect_timeout": "connectTimeout",
+}
+_OAUTH = {
+    "client_id": "clientId",
+    "client_secret": "clientSecret",
+    "scopes": "scopes",
+    "redirect_port": "callbackPort",
+}
+
+
+def _transport_of(url: str) -> str:
+    try:
+        return "sse" if urlsplit(url).path.rstrip("/").endswith("/sse") else "http"
+    except ValueError:
+        return "http"
+
+
+def _placed(value: object, workspace: Path) -> object:
+    """`${workspaceFolder}` means the folder of the file it was written in."""
+    if isinstance(value, str):
+        for name in ("workspaceFolder", "workspaceRoot"):
+            value = value.replace(f"${{{name}}}", str(workspace))
+        return value.replace("${workspaceFolderBasename}", workspace.name)
+    if (entries := table(value)) is not None:
+        return {key: _placed(item, workspace) for key, item in entries.items()}
+    return [_placed(item, workspace) for item in listed] if (listed := items(value)) else value
+
+
+def _mentions(value: object, identifier: str) -> bool:
+    if isinstance(value, str):
+        return f"${{input:{identifier}}}" in value
+    entries = table(value)
+    inside = entries.values() if entries is not None else items(value)
+    return any(_mentions(item, identifier) for item in inside)
+
+
+def _input_entry(name: str, given: Input) -> dict[str, object]:
+    entry: dict[str, object] = {"id": name, "type": "promptString"}
+    if given.description:
+        entry["description"] = given.description
+    if given.default is not None:
+        entry["default"] = given.default
+    return entry
+
+
+def masked(content: object, secrets: Iterable[str], path: KeyPath = ()) -> object:
+    """A merged file's content fit for a screen: secrets written out in it are masked, references are not."""
+    hidden = frozenset(secrets)
+    if isinstance(content, str):
+        clean = scrub(content)
+        named = "${" not in content and isinstance(path[-1], str) and names_secret(path[-1])
+        return MASK if clean == content and (named or dotted(path[1:]) in hidden) else clean
+    if (entries := table(content)) is not None:
+        return {key: masked(item, hidden, (*path, key)) for key, item in entries.items()}
+    if listed := items(content):
+        return [masked(item, hidden, (*path, index)) for index, item in enumerate(listed)]
+    return content

@@ -1,0 +1,152 @@
+"""All settings of Fingerpost, in one model. Names and defaults here are the reference.
+
+Where a value may come from (file, environment, arguments) is `load`; how a
+wrong one is explained is `validate`. A section that only later stages read says so.
+Descriptions are shown to people: `reference` turns them into the documentation.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from fingerpost.records import Effect
+
+
+class Section(BaseModel):
+    """A part of the settings: unknown names are errors, values do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class ToolRoutingSettings(Section):
+    """The tool decision, from selection to execution. Read by the choosing and calling stages."""
+
+    enabled: bool = Field(default=True, description="Route tools at all")
+    selection_temperature: float = Field(default=0.15, ge=0, le=2, description="For the selecting model")
+    review_temperature: float = Field(default=0.3, ge=0, le=2, description="For the reviewing model")
+    confidence_threshold: float = Field(default=0.7, ge=0, le=1, description="Below this, a person is asked")
+    max_reinjections: int = Field(default=3, ge=0, le=20, description="How often a packet may go round")
+    allow_write: bool = Field(default=False, description="Our own write tools act; otherwise dry run")
+    allow_execute: bool = Field(default=False, description="Our own command tools act; otherwise dry run")
+
+
+class SmartRoutingSettings(Section):
+    """Server pre-selection for large catalogs. Read by the narrowing stage."""
+
+    mode: Literal["auto", "on", "off"] = Field(default="auto", description="auto: on above both thresholds")
+    max_tools: int = Field(default=30, ge=0, description="auto needs more tools than this")
+    max_servers: int = Field(default=4, ge=0, description="auto needs more servers than this")
+    temperature: float = Field(default=0.1, ge=0, le=2, description="For the server-selecting model")
+    max_tokens: int = Field(default=300, ge=1, le=100_000, description="For the server-selecting model")
+
+
+class StoreSettings(Section):
+    """Where decisions, approvals and statistics are kept."""
+
+    url: str | None = Field(
+        default=None,
+        repr=False,
+        description="sqlite:///file or postgresql://…; by default a file in the data directory",
+    )
+    flush_ms: float = Field(default=5.0, ge=0, le=1000, description="How long writes wait to share one flush")
+
+
+class LimitSettings(Section):
+    """Bounds on what one server may send us."""
+
+    connect_timeout: float = Field(default=30.0, gt=0, le=600, description="Seconds to connect and list")
+    list_pages: int = Field(default=200, ge=1, description="Pages of one tool list")
+    tools_per_server: int = Field(default=20_000, ge=1, description="Tools of one server")
+    definition_bytes: int = Field(default=256 * 1024, ge=1024, description="Size of one tool definition")
+    schema_depth: int = Field(default=64, ge=4, le=100, description="Nesting of one tool definition")
+    response_bytes: int = Field(default=64 * 1024 * 1024, ge=1024, description="Size of one reply")
+    stderr_bytes: int = Field(default=64 * 1024, ge=0, description="Kept of a server's stderr")
+    reconnect_max: float = Field(
+        default=60.0, gt=0, le=3600, description="Longest wait between reconnects, s"
+    )
+
+
+class FlagSettings(Section):
+    """Every new behaviour can be switched off."""
+
+    pins: bool = Field(default=True, description="Hide a tool whose definition changed until it is accepted")
+    inferred_intelligence: bool = Field(default=True, description="Infer category, priority and signals")
+    learned_intelligence: bool = Field(default=True, description="Learn latency and size from recorded use")
+    audit: bool = Field(default=True, description="Keep the hash-chained audit trail")
+
+
+class ToolOverride(Section):
+    """What a person knows better about the tools whose key matches `match` (`server/tool`, `*` allowed)."""
+
+    match: str = Field(min_length=1, description="Key pattern, such as 'github/*'")
+    enabled: bool | None = Field(default=None, description="false hides the tool")
+    description: str | None = Field(default=None, description="Shown instead of the server's own")
+    effect: Effect | None = Field(default=None, description="What running it does to the world")
+    category: str | None = Field(default=None, description="The group it is shown and ranked with")
+    priority: int | None = Field(default=None, ge=0, le=100, description="Higher is offered earlier")
+    hierarchy: tuple[str, ...] | None = Field(default=None, description="Tools to fall back to, in order")
+    conflicts: tuple[str, ...] | None = Field(default=None, description="Tools not to be offered with it")
+    typical_ms: int | None = Field(default=None, ge=0, description="How long it usually takes")
+    timeout_ms: int | None = Field(default=None, gt=0, description="When to give up on it")
+    feedback_delay_ms: int | None = Field(default=None, ge=0, description="When to show progress")
+    typical_tokens: int | None = Field(default=None, ge=0, description="How long its replies usually are")
+    max_tokens: int | None = Field(default=None, gt=0, description="Where its replies are cut")
+    structured: bool | None = Field(default=None, description="Its replies are data, not prose")
+    needs_summary: bool | None = Field(default=None, description="Its replies are summarised")
+    keywords: tuple[str, ...] | None = Field(default=None, description="Words that speak for it")
+    weight: float | None = Field(default=None, ge=0, description="How much those words count")
+    exclusive_intent: str | None = Field(default=None, description="The one intent it serves")
+
+
+class OAuthSettings(Section):
+    """How to sign in to one server."""
+
+    client_id: str | None = Field(default=None, description="When the server does not register clients")
+    client_secret: str | None = Field(default=None, repr=False, description="Better as ${VARIABLE}")
+    scopes: tuple[str, ...] = Field(default=(), description="What to ask for")
+    redirect_port: int = Field(default=0, ge=0, le=65535, description="0: any free port")
+
+
+class ServerSettings(Section):
+    """One tool server. Give `command` for a program, `url` for an address."""
+
+    transport: Literal["stdio", "http", "sse"] | None = Field(
+        default=None,
+        description="By default stdio for a command, http for a url, sse for a url ending in /sse",
+    )
+    command: str | None = Field(default=None, description="The program, without a shell; ~ is your home")
+    args: tuple[str, ...] = Field(default=(), repr=False, description="Its arguments, each as it is")
+    env: dict[str, str] = Field(default_factory=dict, repr=False, description="Variables for the program")
+    env_file: str | None = Field(default=None, description="A .env file with more; env wins")
+    cwd: str | None = Field(default=None, description="Where it runs; relative to the file it is written in")
+    url: str | None = Field(default=None, repr=False, description="The address, http:// or https://")
+    headers: dict[str, str] = Field(default_factory=dict, repr=False, description="Sent with every request")
+    oauth: OAuthSettings | None = Field(default=None, description="How to sign in, when the server asks")
+    era: Literal["auto", "2025-11-25", "2026-07-28"] = Field(
+        default="auto", description="Which protocol version to speak"
+    )
+    enabled: bool = Field(default=True, description="false keeps the entry without connecting")
+    connect_timeout: float | None = Field(
+        default=None,
+        gt=0,
+        le=600,
+        description="Seconds to connect and list; by default limits.connect_timeout",
+    )
+
+
+class Settings(Section):
+    """Everything, effective. `servers` is keyed by the server's name."""
+
+    servers_file: str | None = Field(
+        default=None,
+        description="An mcpServers JSON to read servers from; relative to the file it is written in",
+    )
+    tool_routing: ToolRoutingSettings = Field(default_factory=ToolRoutingSettings)
+    smart_routing: SmartRoutingSettings = Field(default_factory=SmartRoutingSettings)
+    store: StoreSettings = Field(default_factory=StoreSettings)
+    limits: LimitSettings = Field(default_factory=LimitSettings)
+    flags: FlagSettings = Field(default_factory=FlagSettings)
+    tools: tuple[ToolOverride, ...] = ()
+    servers: dict[str, ServerSettings] = Field(default_factory=dict)

@@ -1,0 +1,118 @@
+"""Where a value came from, and what is wrong with it.
+
+Every value carries its `Origin`, so that a `Problem` can say the file and the
+line instead of leaving the person to search for them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Literal, TypeAlias
+
+from fingerpost.errors import ConfigError
+from fingerpost.redaction import MASK, names_secret, scrub
+
+KeyPath: TypeAlias = tuple[str | int, ...]
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_SHOWN_LENGTH = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a value was written: a file and line, an environment variable, an argument, or nowhere."""
+
+    kind: Literal["default", "file", "environment", "argument"] = "default"
+    file: str | None = None
+    line: int | None = None
+    name: str | None = None  # of the variable or the argument
+
+    def __str__(self) -> str:
+        if self.kind == "file":
+            return f"{self.file}:{self.line}" if self.line else f"{self.file}"
+        return self.kind if self.name is None else f"{self.kind} {self.name}"
+
+
+DEFAULT = Origin()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing that is wrong, where it is, and how to put it right.
+
+    The texts are scrubbed on the way in: a problem may quote what the person wrote.
+    """
+
+    message: str
+    fix: str
+    path: str = ""  # dotted: smart_routing.max_tools
+    origin: Origin = DEFAULT
+    warning: bool = False  # worth saying, but nothing stops
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", scrub(self.message))
+        object.__setattr__(self, "fix", scrub(self.fix))
+
+    @property
+    def file(self) -> str | None:
+        return self.origin.file
+
+    @property
+    def line(self) -> int | None:
+        return self.origin.line
+
+    def __str__(self) -> str:
+        where = "" if self.origin.kind == "default" else f"{self.origin}: "
+        path = "" if self.path in ("", self.origin.name) else f"{self.path}: "
+        return f"{where}{path}{self.message}"
+
+    def as_warning(self) -> Problem:
+        return replace(self, warning=True)
+
+
+def dotted(path: Iterable[str | int]) -> str:
+    """The path as TOML would write it: `servers."my server".command`, `tools[0].match`."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+            continue
+        name = part if _BARE.fullmatch(part) else '"' + part.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        text += f".{name}" if text else name
+    return text
+
+
+def shown(value: object, path: KeyPath = ()) -> str:
+    """`value` as a message may quote it: short, on one line, masked when its name says it is secret."""
+    if any(isinstance(part, str) and (names_secret(part) or part in {"env", "headers"}) for part in path):
+        return MASK
+    # The other table types would print as walls of text; their kind is what matters.
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = scrub(value) if isinstance(value, str) else str(value)
+    text = repr(text) if isinstance(value, str) else text
+    return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}…"
+
+
+def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """The known name that `word` most likely means."""
+    by_lower = {name.lower(): name for name in known}
+    found = get_close_matches(word.lower(), by_lower, n=1, cutoff=cutoff)
+    return by_lower[found[0]] if found else None
+
+
+def as_error(problems: tuple[Problem, ...]) -> ConfigError:
+    """All problems in one error, readable as it stands."""
+    if len(problems) == 1:
+        return ConfigError(str(problems[0]), hint=problems[0].fix, problems=problems)
+    lines = [f"{len(problems)} problems in the settings"]
+    for problem in problems:
+        lines += [f"  {problem}", f"    fix: {problem.fix}"]
+    return ConfigError("\n".join(lines), hint="`fingerpost config check` shows them again", problems=problems)

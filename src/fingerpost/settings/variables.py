@@ -1,0 +1,175 @@
+"""Variables inside the text of a server entry: `${NAME}`, `${NAME:-default}`, `${env:NAME}`, `${input:id}`.
+
+The union of what the MCP clients understand, so that their files work as they
+are. `$${NAME}` stays as `${NAME}`. A form we do not know as a variable is left
+alone: it may be meant for the program.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fingerpost.settings.environment import INPUT_PREFIX
+
+# Defaults may hold variables with defaults; nobody means more levels than this.
+_DEEPEST = 10
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OTHER_SCHEME = re.compile(r"(?P<scheme>[a-z][A-Za-z]*):(?!-)")
+_EDITOR_FOLDERS = frozenset({".vscode", ".cursor", ".gemini", ".windsurf", ".zed", ".codex"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """A value that VS Code would ask the person for."""
+
+    description: str | None = None
+    default: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What variables may refer to."""
+
+    environ: Mapping[str, str] = field(repr=False)
+    folder: Path  # of the file the text stands in
+    home: Path
+    inputs: Mapping[str, Input] = field(default_factory=dict[str, Input])
+
+    @property
+    def workspace(self) -> Path:
+        """The project a file belongs to: `.vscode/mcp.json` speaks for the folder around `.vscode`."""
+        return self.folder.parent if self.folder.name in _EDITOR_FOLDERS else self.folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """A variable that has no value, and how to give it one."""
+
+    message: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """A value that came out of the environment."""
+
+    name: str
+    value: str = field(repr=False)
+
+
+@dataclass(slots=True)
+class Expansion:
+    """The text after expansion, what was taken from the environment, and what was not there."""
+
+    text: str = ""
+    taken: list[Taken] = field(default_factory=list[Taken])
+    missing: list[Missing] = field(default_factory=list[Missing])
+
+
+def expand(text: str, scope: Scope, *, depth: int = 0) -> Expansion:
+    """`text` with every variable replaced. What is missing is reported and left as it was written."""
+    result = Expansion()
+    if depth > _DEEPEST:
+        result.text = text
+        return result
+    at = 0
+    while (start := text.find("${", at)) >= 0:
+        end = _closing(text, start)
+        if end is None:
+            break
+        if start > 0 and text[start - 1] == "$":
+            result.text += text[at : start - 1] + text[start : end + 1]
+        else:
+            result.text += text[at:start]
+            result.text += _replace(text[start + 2 : end], scope, result, depth)
+        at = end + 1
+    result.text += text[at:]
+    return result
+
+
+def _closing(text: str, start: int) -> int | None:
+    """Where the brace opened at `start` closes; defaults may hold variables of their own."""
+    depth = 0
+    at = start
+    while at < len(text):
+        if text.startswith("${", at):
+            depth += 1
+            at += 1
+        elif text[at] == "}":
+            depth -= 1
+            if depth == 0:
+                return at
+        at += 1
+    return None
+
+
+def _replace(inside: str, scope: Scope, result: Expansion, depth: int) -> str:
+    fixed = _fixed(inside, scope)
+    if fixed is not None:
+        return fixed
+    if inside.startswith("input:"):
+        return _input(inside.removeprefix("input:"), scope, result)
+    name, has_default, default = inside.removeprefix("env:").partition(":-")
+    if not _NAME.fullmatch(name):
+        return _unknown(inside, result)
+    value = scope.environ.get(name)
+    if value or (value is not None and not has_default):
+        result.taken.append(Taken(name=name, value=value))
+        return value
+    if has_default:
+        nested = expand(default, scope, depth=depth + 1)
+        result.taken += nested.taken
+        result.missing += nested.missing
+        return nested.text
+    result.missing.append(
+        Missing(
+            message=f"needs the environment variable {name}, which is not set",
+            fix=f"set it (export {name}=…), or write a default: ${{{name}:-…}}",
+        )
+    )
+    return f"${{{inside}}}"
+
+
+def _fixed(inside: str, scope: Scope) -> str | None:
+    """Variables that are about places, not about the environment."""
+    if inside in {"workspaceFolder", "workspaceRoot"}:
+        return str(scope.workspace)
+    if inside == "workspaceFolderBasename":
+        return scope.workspace.name
+    if inside == "userHome":
+        return str(scope.home)
+    return os.sep if inside in {"pathSeparator", "/"} else None
+
+
+def _input(identifier: str, scope: Scope, result: Expansion) -> str:
+    variable = INPUT_PREFIX + re.sub(r"[^A-Za-z0-9]", "_", identifier).upper()
+    if (value := scope.environ.get(variable)) is not None:
+        result.taken.append(Taken(name=variable, value=value))
+        return value
+    known = scope.inputs.get(identifier, Input())
+    if known.default is not None:
+        return known.default
+    what = f" ({known.description})" if known.description else ""
+    result.missing.append(
+        Missing(
+            message=f"needs the input {identifier!r}{what}, which an editor would ask for",
+            fix=f"set the environment variable {variable}=…",
+        )
+    )
+    return f"${{input:{identifier}}}"
+
+
+def _unknown(inside: str, result: Expansion) -> str:
+    if scheme := _OTHER_SCHEME.match(inside):
+        result.missing.append(
+            Missing(
+                message=f"uses ${{{inside}}}, which only an editor can answer",
+                fix=f"write the value itself, or an environment variable instead of {scheme['scheme']}:",
+            )
+        )
+    return f"${{{inside}}}"

@@ -1,0 +1,37 @@
+"""What Fingerpost remembers: journal, audit trail, pins, usage, approvals, grants, cache, tokens.
+
+The only package that knows the database library. SQLite by default, PostgreSQL by URL.
+"""
+
+from fingerpost.store.approvals import Approvals
+from fingerpost.store.audit import AuditEntry, AuditReport, AuditTrail
+from fingerpost.store.cache import Cache, CacheLimits
+from fingerpost.store.grants import Grants
+from fingerpost.store.journal import Journal, PacketSummary, Recorded
+from fingerpost.store.locations import Location, data_directory, locate
+from fingerpost.store.pins import Pins
+from fingerpost.store.store import Store
+from fingerpost.store.tokens import Tokens
+from fingerpost.store.usage import Usage
+from fingerpost.store.writer import Statistics
+
+__all__ = [
+    "Approvals",
+    "AuditEntry",
+    "AuditReport",
+    "AuditTrail",
+    "Cache",
+    "CacheLimits",
+    "Grants",
+    "Journal",
+    "Location",
+    "PacketSummary",
+    "Pins",
+    "Recorded",
+    "Statistics",
+    "Store",
+    "Tokens",
+    "Usage",
+    "data_directory",
+    "locate",
+]

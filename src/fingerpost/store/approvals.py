@@ -1,0 +1,158 @@
+"""Calls that wait for a person.
+
+A pending call is a row, so it survives a restart and any process may decide it.
+The first decision stands. Whoever decides later gets the standing one back and
+sees by whom and when; so two people who press the button together are told the
+same. A call whose time has passed is expired, whether or not anybody looked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from pydantic_core import from_json as parse_json
+from pydantic_core import to_json as write_json
+from sqlalchemy import Connection, Row, select, update
+
+from fingerpost.errors import CallError
+from fingerpost.records import Decision, JsonObject, Pending, utc_now
+from fingerpost.records.codec import from_json, to_json
+from fingerpost.store.database import Database
+from fingerpost.store.schema import approvals
+from fingerpost.store.statements import insert_new
+from fingerpost.store.writer import Writer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Verdict:
+    pending_id: str
+    decision: Decision
+    by: str
+    reason: str | None
+    edited_arguments: str | None
+    now: datetime
+
+
+class Approvals:
+    """Asks, and remembers what was answered."""
+
+    def __init__(self, database: Database, writer: Writer) -> None:
+        self._database = database
+        self._writer = writer
+
+    async def add(self, pending: Pending) -> None:
+        """Keep a call that waits. Adding one again changes nothing."""
+        await self._writer.submit(_add, pending)
+
+    async def get(self, pending_id: str, *, now: datetime | None = None) -> Pending | None:
+        """The call as it stands at `now`, or None when no such call ever waited."""
+        moment = now or utc_now()
+        return await self._database.read(lambda connection: _standing(connection, pending_id, moment))
+
+    async def waiting(self, *, now: datetime | None = None) -> list[Pending]:
+        """Every call that still waits, oldest first."""
+        moment = now or utc_now()
+        query = (
+            select(approvals)
+            .where(approvals.c.decision == Decision.WAITING.value, approvals.c.expires > moment)
+            .order_by(approvals.c.created)
+        )
+        return await self._database.read(
+            lambda connection: [_pending(row, moment) for row in connection.execute(query)]
+        )
+
+    async def decide(
+        self,
+        pending_id: str,
+        decision: Decision,
+        *,
+        by: str,
+        reason: str | None = None,
+        edited_arguments: JsonObject | None = None,
+        now: datetime | None = None,
+    ) -> Pending:
+        """Decide a waiting call and return it as it stands: with this decision, an earlier one, or expired.
+
+        Look at `decision` of what comes back. Raises `CallError` when no such call ever waited.
+        """
+        if decision not in (Decision.APPROVED, Decision.REJECTED):
+            message = f"a person approves or rejects; {decision.value!r} is not a decision"
+            raise ValueError(message)
+        verdict = _Verdict(
+            pending_id=pending_id,
+            decision=decision,
+            by=by,
+            reason=reason,
+            edited_arguments=None if edited_arguments is None else write_json(edited_arguments).decode(),
+            now=now or utc_now(),
+        )
+        standing = await self._writer.submit(_decide, verdict)
+        if standing is None:
+            message = f"no call {pending_id!r} waits for a decision"
+            raise CallError(message, hint="Look at the list of waiting calls for its id.")
+        return standing
+
+
+def _add(connection: Connection, asked: Sequence[Pending]) -> list[None]:
+    connection.execute(insert_new(connection, approvals), [_row(pending) for pending in asked])
+    return [None] * len(asked)
+
+
+def _row(pending: Pending) -> dict[str, Any]:
+    return {
+        "pending_id": pending.pending_id,
+        "record": to_json(pending).decode(),
+        "created": pending.created,
+        "expires": pending.expires,
+        "decision": pending.decision.value,
+    }
+
+
+def _decide(connection: Connection, verdicts: Sequence[_Verdict]) -> list[Pending | None]:
+    return [_decide_one(connection, verdict) for verdict in verdicts]
+
+
+def _decide_one(connection: Connection, verdict: _Verdict) -> Pending | None:
+    # The condition is in the statement: of two processes only one finds the call waiting.
+    connection.execute(
+        update(approvals)
+        .where(
+            approvals.c.pending_id == verdict.pending_id,
+            approvals.c.decision == Decision.WAITING.value,
+            approvals.c.expires > verdict.now,
+        )
+        .values(
+            decision=verdict.decision.value,
+            decided_by=verdict.by,
+            decided_at=verdict.now,
+            decision_reason=verdict.reason,
+            edited_arguments=verdict.edited_arguments,
+        )
+    )
+    return _standing(connection, verdict.pending_id, verdict.now)
+
+
+def _standing(connection: Connection, pending_id: str, now: datetime) -> Pending | None:
+    query = select(approvals).where(approvals.c.pending_id == pending_id)
+    row = connection.execute(query).one_or_none()
+    return None if row is None else _pending(row, now)
+
+
+def _pending(row: Row[Any], now: datetime) -> Pending:
+    asked = from_json(Pending, row.record)
+    decision = Decision(row.decision)
+    if decision is Decision.WAITING:
+        return replace(asked, decision=Decision.EXPIRED) if asked.expires <= now else asked
+    if row.decided_at is None:  # it was added with its decision made
+        return asked
+    return replace(
+        asked,
+        decision=decision,
+        decided_by=row.decided_by,
+        decided_at=row.decided_at,
+        decision_reason=row.decision_reason,
+        edited_arguments=None if row.edited_arguments is None else parse_json(row.edited_arguments),
+    )

@@ -1,0 +1,164 @@
+"""What waits to be written: in order, bounded, and handed over in batches.
+
+When the disk is stuck the backlog must not grow for ever, and whoever emits an
+event must not wait. So, beyond `limit`, the oldest job that may be lost is lost
+and counted, and a stand-in ("so many events are missing here") is written once
+writing works again. Jobs that must be kept (audited events, anything somebody
+waits for) are never dropped; when more than `kept_limit` of them wait, new ones
+are refused to the caller's face instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Condition
+from typing import Any
+
+from sqlalchemy import Connection
+
+from fingerpost.errors import StoreUnavailable
+
+# Writes many items of one kind, in order, and returns one result for each.
+Write = Callable[[Connection, Sequence[Any]], Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loss:
+    """How jobs of one kind may be lost: `stand_in` makes the item that is written in their place."""
+
+    stand_in: Callable[[int], object] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Job:
+    """One item to be written. `waiter` is whoever waits for it, `loss` allows dropping it."""
+
+    write: Write
+    item: object
+    waiter: asyncio.Future[Any] | None = None
+    loss: Loss | None = None
+    stands_for: int = 0
+
+
+class Backlog:
+    """A queue between the event loop (and any thread) and the one writer."""
+
+    def __init__(self, *, gather: float, limit: int, kept_limit: int, batch: int) -> None:
+        self._gather = gather
+        self._limit = limit
+        self._kept_limit = kept_limit
+        self._batch = batch
+        self._changed = Condition()
+        self._jobs: dict[int, Job] = {}  # by arrival; a dict because jobs also leave from the middle
+        self._losable: deque[int] = deque()
+        self._lost: Counter[tuple[Write, Loss]] = Counter()
+        self._number = 0
+        self._waiters = 0
+        self._since = 0.0
+        self._not_before = 0.0
+        self._closed = False
+        self.dropped = 0
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def put(self, job: Job) -> None:
+        """Add a job. Never blocks; raises `StoreUnavailable` when it cannot be taken."""
+        with self._changed:
+            self._check_room(job)
+            if not self._jobs:
+                self._since = time.monotonic()
+            self._add(job)
+            self._drop_beyond_limit()
+            if job.waiter is not None:
+                self._waiters += 1
+            # The writer is woken only when the news changes what it should do.
+            if len(self._jobs) in (1, self._batch) or (job.waiter is not None and self._waiters == 1):
+                self._changed.notify()
+
+    def take(self, idle: float | None = None) -> list[Job] | None:
+        """The next batch, once it is due. Empty after `idle` seconds without one; None at the end."""
+        give_up = None if idle is None else time.monotonic() + idle
+        with self._changed:
+            while (wait := self._seconds_until_due()) != 0.0:
+                if self._closed and not self._jobs:
+                    return None
+                left = None if give_up is None else give_up - time.monotonic()
+                if left is not None and left <= 0:
+                    return []
+                self._changed.wait(min(wait, left) if wait is not None and left is not None else wait or left)
+            return self._take_batch()
+
+    def give_back(self, jobs: Sequence[Job], *, pause: float) -> None:
+        """Put a batch that failed back to the front. It is due again after `pause`, or with a waiter."""
+        with self._changed:
+            newer, self._jobs = self._jobs, {}
+            self._losable.clear()
+            for job in jobs:
+                if job.stands_for and job.loss is not None:
+                    self._lost[job.write, job.loss] += job.stands_for
+                else:
+                    self._add(job)
+            for job in newer.values():
+                self._add(job)
+            self._drop_beyond_limit()
+            self._not_before = time.monotonic() + pause
+
+    def close(self) -> None:
+        """Take no more. What is there becomes due at once."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def _check_room(self, job: Job) -> None:
+        if self._closed:
+            message = "the store is closed"
+            raise StoreUnavailable(message)
+        if job.loss is None and len(self._jobs) - len(self._losable) >= self._kept_limit:
+            message = f"{self._kept_limit} writes wait for the database already; this one is refused"
+            raise StoreUnavailable(message, hint="The disk or the database is stuck; check it.")
+
+    def _add(self, job: Job) -> None:
+        self._number += 1
+        self._jobs[self._number] = job
+        if job.loss is not None:
+            self._losable.append(self._number)
+
+    def _drop_beyond_limit(self) -> None:
+        while len(self._losable) > self._limit:
+            job = self._jobs.pop(self._losable.popleft())
+            assert job.loss is not None
+            self._lost[job.write, job.loss] += 1
+            self.dropped += 1
+
+    def _seconds_until_due(self) -> float | None:
+        """0.0: now. None: nothing is waiting."""
+        if not self._jobs:
+            return None
+        full = len(self._jobs) >= self._batch and not self._not_before
+        if self._waiters or self._closed or full:
+            return 0.0
+        return max(0.0, max(self._since + self._gather, self._not_before) - time.monotonic())
+
+    def _take_batch(self) -> list[Job]:
+        stand_ins = [
+            Job(write=write, item=loss.stand_in(count), loss=loss, stands_for=count)
+            for (write, loss), count in self._lost.items()
+            if loss.stand_in is not None
+        ]
+        self._lost.clear()
+        numbers = list(self._jobs)[: self._batch]
+        jobs = [self._jobs.pop(number) for number in numbers]
+        while self._losable and self._losable[0] <= numbers[-1]:
+            self._losable.popleft()
+        self._waiters -= sum(job.waiter is not None for job in jobs)
+        self._since = self._not_before = 0.0  # what stays behind has waited long enough
+        return stand_ins + jobs

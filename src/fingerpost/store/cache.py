@@ -1,0 +1,121 @@
+"""A bounded cache in the database: what was least recently used goes first.
+
+Reading must not cost a write, so uses are noted in memory and written together
+with the next value put in, just before it is decided what has to go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection, bindparam, delete, func, or_, select, tuple_, update
+
+from fingerpost.records import utc_now
+from fingerpost.store.database import Database
+from fingerpost.store.schema import cache
+from fingerpost.store.statements import insert_or_change
+from fingerpost.store.writer import Writer
+
+Place = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheLimits:
+    """How much the cache may hold, all spaces together."""
+
+    entries: int = 10_000
+    size: int = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Put:
+    place: Place
+    value: bytes
+    expires: datetime | None
+    now: datetime
+    uses: Mapping[Place, datetime]
+
+
+class Cache:
+    """Values by space and key. A space is whose cache it is: `listing`, `embedding`."""
+
+    def __init__(self, database: Database, writer: Writer, limits: CacheLimits) -> None:
+        self._database = database
+        self._writer = writer
+        self._limits = limits
+        self._uses: dict[Place, datetime] = {}
+
+    async def get(self, space: str, key: str, *, now: datetime | None = None) -> bytes | None:
+        """The value, unless it was never put, has expired or had to go."""
+        moment = now or utc_now()
+        query = select(cache.c.value).where(
+            cache.c.space == space,
+            cache.c.key == key,
+            or_(cache.c.expires.is_(None), cache.c.expires > moment),
+        )
+        value: bytes | None = await self._database.read(lambda connection: connection.execute(query).scalar())
+        if value is not None and len(self._uses) < self._limits.entries:
+            self._uses[space, key] = moment
+        return value
+
+    async def put(
+        self, space: str, key: str, value: bytes, *, ttl: float | None = None, now: datetime | None = None
+    ) -> None:
+        """Keep the value, for `ttl` seconds if given. One larger than the whole cache is not kept."""
+        moment = now or utc_now()
+        uses, self._uses = self._uses, {}
+        expires = None if ttl is None else moment + timedelta(seconds=ttl)
+        await self._writer.submit(
+            self._write, _Put(place=(space, key), value=value, expires=expires, now=moment, uses=uses)
+        )
+
+    def _write(self, connection: Connection, puts: Sequence[_Put]) -> list[None]:
+        for item in puts:
+            _note_uses(connection, item.uses)
+            if len(item.value) > self._limits.size:
+                connection.execute(
+                    delete(cache).where(cache.c.space == item.place[0], cache.c.key == item.place[1])
+                )
+                continue
+            row = {
+                "space": item.place[0],
+                "key": item.place[1],
+                "value": item.value,
+                "size": len(item.value),
+                "expires": item.expires,
+                "used": item.now,
+            }
+            connection.execute(insert_or_change(connection, cache), row)
+        self._shrink(connection, max(item.now for item in puts))
+        return [None] * len(puts)
+
+    def _shrink(self, connection: Connection, now: datetime) -> None:
+        connection.execute(delete(cache).where(cache.c.expires <= now))
+        entries, size = connection.execute(
+            select(func.count(), func.coalesce(func.sum(cache.c.size), 0))
+        ).one()
+        if entries <= self._limits.entries and size <= self._limits.size:
+            return
+        newest_first = (cache.c.used.desc(), cache.c.space, cache.c.key)
+        ranked = select(
+            cache.c.space,
+            cache.c.key,
+            func.row_number().over(order_by=newest_first).label("entries"),
+            func.sum(cache.c.size).over(order_by=newest_first).label("size"),
+        ).subquery()
+        surplus = select(ranked.c.space, ranked.c.key).where(
+            or_(ranked.c.entries > self._limits.entries, ranked.c.size > self._limits.size)
+        )
+        connection.execute(delete(cache).where(tuple_(cache.c.space, cache.c.key).in_(surplus)))
+
+
+def _note_uses(connection: Connection, uses: Mapping[Place, datetime]) -> None:
+    if not uses:
+        return
+    note = update(cache).where(cache.c.space == bindparam("in_space"), cache.c.key == bindparam("in_key"))
+    connection.execute(
+        note.where(cache.c.used < bindparam("at")).values(used=bindparam("at")),
+        [{"in_space": space, "in_key": key, "at": at} for (space, key), at in uses.items()],
+    )

@@ -1,0 +1,96 @@
+"""The hash chain of the audit trail: how a link is made, and what breaks one.
+
+Each row's hash covers the row and the hash before it, so a changed or missing
+row shows in every hash that follows. Whoever can write the database can
+recompute them all; the anchors, kept elsewhere, remember what they were.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+GENESIS = "0" * 64
+_ANY: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """What a link says: the event, as stored."""
+
+    seq: int
+    event_id: str
+    at: int  # microseconds since 1970
+    kind: str
+    packet_id: str | None
+    payload: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A fact in its place in the chain."""
+
+    fact: Fact
+    prev_hash: str
+    hash: str
+
+
+def hash_of(fact: Fact, prev_hash: str) -> str:
+    """SHA-256 over the previous hash and the fact, written in one way only (a JSON list in ASCII)."""
+    parts = [prev_hash, fact.seq, fact.event_id, fact.at, fact.kind, fact.packet_id, fact.payload]
+    # `default` is for rows somebody spoilt: SQLite lets a column hold any type.
+    text = json.dumps(parts, separators=(",", ":"), default=repr)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def link(fact: Fact, prev_hash: str) -> Link:
+    return Link(fact=fact, prev_hash=prev_hash, hash=hash_of(fact, prev_hash))
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """Where the chain fails first, and how."""
+
+    seq: int
+    reason: str
+
+
+class ChainCheck:
+    """Follows a chain from its beginning and finds its first break."""
+
+    def __init__(self, anchors: Mapping[int, frozenset[str]]) -> None:
+        self._anchors = anchors
+        self.seq = 0
+        self.hash = GENESIS
+
+    def follow(self, found: Link) -> Break | None:
+        """Step on to the next link, or say why it is not one."""
+        expected = self.seq + 1
+        fact = found.fact
+        if fact.seq != expected:
+            return Break(expected, f"row {expected} is missing")
+        if found.prev_hash != self.hash:
+            return Break(expected, f"row {expected} does not follow from the row before it")
+        if found.hash != hash_of(fact, found.prev_hash):
+            return Break(expected, f"row {expected} was changed after it was written")
+        if self._anchors.get(expected, _ANY) - {found.hash}:
+            return Break(expected, f"row {expected} is not the one the anchor file remembers")
+        self.seq, self.hash = expected, found.hash
+        return None
+
+    def end(self, head: tuple[int, str] | None) -> Break | None:
+        """The rows are over: is that where the chain should end?"""
+        newest = max(self._anchors, default=0)
+        if newest > self.seq:
+            return Break(
+                self.seq + 1, f"rows after {self.seq} are missing: the anchor file remembers row {newest}"
+            )
+        if head is None:
+            return Break(self.seq + 1, "the record of the chain's head is missing")
+        if head != (self.seq, self.hash):
+            return Break(
+                self.seq + 1, f"the chain ends at row {self.seq}, its recorded head is row {head[0]}"
+            )
+        return None

@@ -1,0 +1,161 @@
+"""The connection to SQLite or PostgreSQL, set up so that both keep the same promises.
+
+Both: a commit is on disk when it returns; one write transaction at a time,
+among all processes; nothing waits longer than `lock_wait` for a lock. The one
+write at a time is SQLite's nature. On PostgreSQL an advisory lock gives the
+same, and with it rows that become visible in the order of their numbers, so a
+reader that asks for "everything after row n" never misses one.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import anyio
+import anyio.to_thread
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError
+
+from fingerpost.errors import StoreUnavailable
+from fingerpost.store.faults import explain
+from fingerpost.store.locations import Location
+from fingerpost.store.migrations import migrate
+
+R = TypeVar("R")
+
+READERS = 4
+_WRITES = "fingerpost_writes"
+_WRITE_LOCK = 0x46696E676572  # "Finger", the number of our advisory lock
+_STATEMENT_SECONDS = 30.0
+
+
+class Database:
+    """An opened, migrated database."""
+
+    def __init__(self, engine: Engine, location: Location) -> None:
+        self.location = location
+        self._engine = engine
+        self._readers = anyio.CapacityLimiter(READERS)
+
+    @classmethod
+    def open(cls, location: Location, *, lock_wait: float) -> Database:
+        """Create what is missing, migrate, and be ready. Blocks; raises `StoreError`."""
+        try:
+            make = _postgresql_engine if location.file is None else _sqlite_engine
+            database = cls(make(location, lock_wait), location)
+            database._migrate()
+        except (DBAPIError, OSError) as error:
+            raise explain(error, location.label) from error
+        return database
+
+    def _migrate(self) -> None:
+        try:
+            with self.connect_to_write() as connection, connection.begin():
+                migrate(connection)
+        except BaseException:
+            self.close()
+            raise
+
+    def connect_to_write(self) -> Connection:
+        """A connection whose transactions hold the write lock from their beginning."""
+        return self._engine.connect().execution_options(**{_WRITES: True})
+
+    async def read(self, query: Callable[[Connection], R]) -> R:
+        """What `query` finds in one snapshot of the database, off the event loop."""
+        return await anyio.to_thread.run_sync(self.read_now, query, limiter=self._readers)
+
+    def read_now(self, query: Callable[[Connection], R]) -> R:
+        """The same, for a thread that may block."""
+        try:
+            with self._engine.connect() as connection:
+                if self.location.file is None:  # SQLite reads from one snapshot by nature
+                    connection.execution_options(isolation_level="REPEATABLE READ")
+                return query(connection)
+        except DBAPIError as error:
+            raise explain(error, self.location.label) from error
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+def _sqlite_engine(location: Location, lock_wait: float) -> Engine:
+    assert location.file is not None
+    _create_private(location)
+    engine = create_engine(
+        location.url,
+        connect_args={"timeout": lock_wait, "check_same_thread": False, "isolation_level": None},
+        pool_size=READERS + 1,
+        hide_parameters=True,
+    )
+
+    def prepare(connection: sqlite3.Connection, _record: object) -> None:
+        _switch_to_wal(connection, lock_wait)
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA foreign_keys=ON")
+
+    def begin(connection: Connection) -> None:
+        writes = connection.get_execution_options().get(_WRITES, False)
+        # A transaction that starts by reading and writes later cannot wait for the lock; IMMEDIATE can.
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    event.listen(engine, "connect", prepare)
+    event.listen(engine, "begin", begin)
+    return engine
+
+
+def _create_private(location: Location) -> None:
+    """The file, readable by its owner only: it will hold tokens and arguments."""
+    assert location.file is not None
+    location.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.close(os.open(location.file, os.O_CREAT | os.O_RDWR, 0o600))
+
+
+def _switch_to_wal(connection: sqlite3.Connection, lock_wait: float) -> None:
+    """Write-ahead logging. SQLite does not always wait for the lock this switch needs, so we do."""
+    deadline = time.monotonic() + lock_wait
+    while True:
+        try:
+            (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+        except sqlite3.OperationalError as error:
+            busy = error.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+            if not busy or time.monotonic() >= deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            if mode != "wal":
+                message = f"SQLite keeps its log in {mode!r} mode here; write-ahead logging is not possible"
+                raise StoreUnavailable(message, hint="Put the database on a local disk.")
+            return
+
+
+def _postgresql_engine(location: Location, lock_wait: float) -> Engine:
+    try:
+        engine = create_engine(
+            location.url,
+            connect_args={"connect_timeout": max(2, round(lock_wait)), "tcp_user_timeout": 30_000},
+            pool_size=READERS + 1,
+            pool_pre_ping=True,
+            hide_parameters=True,
+        )
+    except ModuleNotFoundError as error:
+        message = "PostgreSQL needs the psycopg library, which is not installed"
+        raise StoreUnavailable(message, hint="pip install 'fingerpost[postgres]'") from error
+
+    def prepare(connection: Any, _record: object) -> None:
+        connection.autocommit = True
+        connection.execute("SET synchronous_commit = on")
+        connection.execute(f"SET lock_timeout = {round(lock_wait * 1000)}")
+        connection.execute(f"SET statement_timeout = {round(max(_STATEMENT_SECONDS, 2 * lock_wait) * 1000)}")
+        connection.autocommit = False
+
+    def begin(connection: Connection) -> None:
+        if connection.get_execution_options().get(_WRITES, False):
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITE_LOCK})")
+
+    event.listen(engine, "connect", prepare)
+    event.listen(engine, "begin", begin)
+    return engine

@@ -1,0 +1,90 @@
+"""What a database error means, and what a person can do about it.
+
+Nothing above the store ever sees an error of SQLite, psycopg or SQLAlchemy.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, StatementError
+
+from fingerpost.errors import StoreUnavailable
+from fingerpost.redaction import scrub
+
+_LOCKED = (
+    "is locked by another program",
+    "Close the program that holds it (a database browser, a backup) and try again.",
+)
+_DAMAGED = (
+    "is damaged or not a database",
+    "Move the file away to start afresh, or restore it from a backup.",
+)
+_FULL = ("cannot be written: the disk is full", "Free some space; the store goes on by itself.")
+_UNWRITABLE = (
+    "cannot be written",
+    "Check who owns the file and its folder, and whether the disk is mounted read-only.",
+)
+_UNREACHABLE = ("cannot be reached", "Check that the database server runs and that the URL is right.")
+_REFUSED = ("refused the work", "See the reason; the store tries again by itself.")
+
+# SQLite's own names, the most telling part of them.
+_SQLITE = {
+    "SQLITE_BUSY": _LOCKED,
+    "SQLITE_LOCKED": _LOCKED,
+    "SQLITE_PROTOCOL": _LOCKED,
+    "SQLITE_CORRUPT": _DAMAGED,
+    "SQLITE_NOTADB": _DAMAGED,
+    "SQLITE_FULL": _FULL,
+    "SQLITE_IOERR": _UNWRITABLE,
+    "SQLITE_READONLY": _UNWRITABLE,
+    "SQLITE_CANTOPEN": _UNWRITABLE,
+    "SQLITE_PERM": _UNWRITABLE,
+}
+
+# PostgreSQL's SQLSTATE: the full code, or its class (the first two characters).
+_POSTGRESQL = {
+    "55P03": _LOCKED,
+    "57014": _LOCKED,  # statement_timeout: something held it for too long
+    "53100": _FULL,
+    "25006": _UNWRITABLE,  # read-only transaction, such as on a standby
+    "08": _UNREACHABLE,
+    "28": _UNREACHABLE,
+    "3D": _UNREACHABLE,
+    "57": _UNREACHABLE,
+}
+
+
+def is_databases_trouble(error: BaseException) -> bool:
+    """Whether the database is to blame, not the one write it was working on."""
+    if isinstance(error, StoreUnavailable):
+        return True
+    return isinstance(error, DBAPIError) and not isinstance(error, DataError | IntegrityError)
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """What lies under SQLAlchemy's wrapping, whose text repeats the statement and its values."""
+    return error.orig if isinstance(error, StatementError) and error.orig is not None else error
+
+
+def explain(error: BaseException, label: str) -> StoreUnavailable:
+    """The error for people."""
+    if isinstance(error, StoreUnavailable):
+        return error
+    cause = cause_of(error)
+    what, hint = _meaning(cause)
+    reason = scrub(" ".join(str(cause).split()))[:300]
+    return StoreUnavailable(f"the database {label} {what} ({reason})", hint=hint)
+
+
+def _meaning(cause: BaseException) -> tuple[str, str]:
+    if isinstance(cause, OSError):
+        return _UNWRITABLE
+    name: str | None = getattr(cause, "sqlite_errorname", None)
+    if name is not None:
+        # SQLITE_IOERR_WRITE says more than SQLITE_IOERR, but asks for the same remedy.
+        return _SQLITE.get("_".join(name.split("_")[:2]), _REFUSED)
+    if type(cause).__module__.startswith("psycopg"):
+        state: str | None = getattr(cause, "sqlstate", None)
+        if state is None:  # the server never answered
+            return _UNREACHABLE
+        return _POSTGRESQL.get(state) or _POSTGRESQL.get(state[:2]) or _REFUSED
+    return _REFUSED

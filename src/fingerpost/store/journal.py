@@ -1,0 +1,152 @@
+"""The journal: every event, in the order it was written. A packet is what its events add up to.
+
+`emit` makes the store an event sink: it returns at once, and the event is on
+disk some milliseconds later. `append` is for facts that must be on disk before
+something dangerous runs: it returns when they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, select
+
+from fingerpost.events import Event, EventsDropped, PacketReceived, UnknownEvent, decode, encode
+from fingerpost.store.audit import AuditTrail
+from fingerpost.store.backlog import Loss
+from fingerpost.store.database import Database
+from fingerpost.store.schema import journal
+from fingerpost.store.statements import insert_new
+from fingerpost.store.writer import Writer
+
+PROMPT_START = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """An event and its number in the journal. Numbers grow in the order of writing, with gaps."""
+
+    seq: int
+    event: Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PacketSummary:
+    """One packet in a list: how it began, and what happened to it last."""
+
+    packet_id: str
+    seq: int
+    at: datetime
+    prompt: str
+    last_kind: str
+    last_at: datetime
+
+
+class Journal:
+    """Reads and writes events."""
+
+    def __init__(self, database: Database, writer: Writer, trail: AuditTrail) -> None:
+        self._database = database
+        self._writer = writer
+        self._trail = trail
+        self._loss = Loss(stand_in=lambda count: (EventsDropped(count=count),))
+
+    def emit(self, event: Event) -> None:
+        """Write the event with the next group commit. Returns at once, from any thread.
+
+        When the disk is stuck and too many events wait, the oldest that is not audited is lost and an
+        `EventsDropped` says so. An audited event is never dropped: in the last resort it is refused, here.
+        """
+        self._writer.post(self._write, (event,), loss=None if event.audited else self._loss)
+
+    async def append(self, *events: Event) -> None:
+        """Write the events together. Returns when they are on disk; repeating it changes nothing."""
+        await self._writer.submit(self._write, events)
+
+    async def flush(self) -> None:
+        """Returns when everything emitted before is on disk."""
+        await self._writer.submit(self._write, ())
+
+    async def events(
+        self,
+        *,
+        packet_id: str | None = None,
+        kinds: Collection[str] | None = None,
+        after_seq: int = 0,
+        limit: int = 1000,
+    ) -> list[Recorded]:
+        """The first `limit` events after `after_seq`, in order."""
+        query = select(journal).where(journal.c.seq > after_seq).order_by(journal.c.seq).limit(limit)
+        if packet_id is not None:
+            query = query.where(journal.c.packet_id == packet_id)
+        if kinds is not None:
+            query = query.where(journal.c.kind.in_(kinds))
+        return await self._database.read(lambda found: [_recorded(row) for row in found.execute(query)])
+
+    async def packets(self, *, limit: int = 50, before: int | None = None) -> list[PacketSummary]:
+        """The newest packets, newest first; `before` (a `seq`) goes on from an older one."""
+        query = select(journal).where(journal.c.kind == PacketReceived.kind)
+        if before is not None:
+            query = query.where(journal.c.seq < before)
+        newest = query.order_by(journal.c.seq.desc()).limit(limit)
+        return await self._database.read(lambda connection: _summaries(connection, newest))
+
+    def _write(self, connection: Connection, groups: Sequence[tuple[Event, ...]]) -> list[None]:
+        events = {event.event_id: (event, encode(event).decode()) for group in groups for event in group}
+        if events:
+            rows = [_row(event, payload) for event, payload in events.values()]
+            statement = insert_new(connection, journal).returning(journal.c.event_id)
+            new = set(connection.execute(statement, rows).scalars())
+            self._trail.extend(connection, [pair for key, pair in events.items() if key in new])
+        return [None] * len(groups)
+
+
+def _row(event: Event, payload: str) -> dict[str, Any]:
+    kind = event.unknown_kind if isinstance(event, UnknownEvent) else event.kind
+    return {
+        "event_id": event.event_id,
+        "at": event.at,
+        "kind": kind,
+        "packet_id": event.packet_id,
+        "payload": payload,
+    }
+
+
+def _recorded(row: Row[Any]) -> Recorded:
+    try:
+        return Recorded(row.seq, decode(row.payload))
+    except ValueError:
+        # Somebody edited the database. One spoilt row must not hide the others.
+        spoilt = UnknownEvent(
+            event_id=row.event_id,
+            at=row.at,
+            packet_id=row.packet_id,
+            unknown_kind=row.kind,
+            unknown_version=0,
+            contents={"unreadable": str(row.payload)[:200]},
+        )
+        return Recorded(row.seq, spoilt)
+
+
+def _summaries(connection: Connection, newest: Any) -> list[PacketSummary]:
+    received = connection.execute(newest).all()
+    ids = [row.packet_id for row in received]
+    last_seqs = (
+        select(func.max(journal.c.seq)).where(journal.c.packet_id.in_(ids)).group_by(journal.c.packet_id)
+    )
+    lasts = select(journal.c.packet_id, journal.c.kind, journal.c.at).where(journal.c.seq.in_(last_seqs))
+    last = {row.packet_id: row for row in connection.execute(lasts)}
+    return [
+        PacketSummary(
+            packet_id=row.packet_id,
+            seq=row.seq,
+            at=row.at,
+            prompt=_recorded(row).event.summary()[:PROMPT_START],
+            last_kind=last[row.packet_id].kind,
+            last_at=last[row.packet_id].at,
+        )
+        for row in received
+    ]

@@ -1,0 +1,86 @@
+"""Where the database and the audit anchor are, from a URL or by default.
+
+The anchor is never inside the database: it exists to contradict it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import platformdirs
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from fingerpost.errors import ConfigError
+from fingerpost.redaction import scrub
+
+DATABASE_FILE = "fingerpost.db"
+_HINT = "Use sqlite:///path/to/file.db or postgresql://user@host/database."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Location:
+    """One database. `label` names it in messages, without a password."""
+
+    url: URL
+    label: str
+    anchor: Path
+    file: Path | None = None  # of an SQLite database
+
+
+def data_directory() -> Path:
+    """The user's data directory for Fingerpost. It may not exist yet."""
+    return platformdirs.user_data_path("fingerpost", appauthor=False)
+
+
+def locate(url: str | None = None, *, anchor: Path | None = None) -> Location:
+    """The database `url` names, or the default one. Touches no disk."""
+    location = _sqlite(data_directory() / DATABASE_FILE) if url is None else _from_url(url)
+    return location if anchor is None else replace(location, anchor=anchor)
+
+
+def _from_url(text: str) -> Location:
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        message = "the store's URL cannot be read"  # without the URL: it may hold a password
+        raise ConfigError(message, hint=_HINT) from None
+    match url.get_backend_name():
+        case "sqlite":
+            return _sqlite(_file_of(url))
+        case "postgresql" | "postgres":
+            return _postgresql(url)
+        case other:
+            message = f"the store cannot be kept in {other!r}"
+            raise ConfigError(message, hint=_HINT)
+
+
+def _file_of(url: URL) -> Path:
+    if url.database in (None, "", ":memory:"):
+        message = "the store needs a file: a database in memory would forget what it acknowledged"
+        raise ConfigError(message, hint=_HINT)
+    return Path(url.database).expanduser().absolute()
+
+
+def _sqlite(file: Path) -> Location:
+    return Location(
+        url=URL.create("sqlite", database=str(file)),
+        label=str(file),
+        file=file,
+        anchor=file.with_suffix(".audit.anchor"),
+    )
+
+
+def _postgresql(url: URL) -> Location:
+    # Each host keeps its own anchor; the digest tells apart databases whose readable names look alike.
+    where = f"{url.host or url.query.get('host', '')}:{url.port or 5432}/{url.database or ''}"
+    readable = re.sub(r"[^A-Za-z0-9.-]+", "-", f"{url.host or 'local'}-{url.database or 'default'}")[:60]
+    digest = hashlib.sha256(f"{where}?{sorted(url.query.items())}".encode()).hexdigest()[:8]
+    return Location(
+        url=url.set(drivername="postgresql+psycopg"),
+        label=scrub(url.render_as_string(hide_password=True)),
+        anchor=data_directory() / f"{readable}-{digest}.audit.anchor",
+    )

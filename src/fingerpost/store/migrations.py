@@ -1,0 +1,108 @@
+"""How an empty or older database becomes the one `schema` describes.
+
+Each step is written once and never edited again: a step that followed the
+current `schema` would mean something else in every release. The steps run in
+one transaction under the store's write lock, so two processes that open a new
+database at once both find it ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, text
+
+from fingerpost.errors import StoreTooNew
+from fingerpost.records import utc_now
+from fingerpost.store.columns import to_microseconds
+
+_VERSIONS = """
+    CREATE TABLE IF NOT EXISTS fingerpost_schema (
+        version INTEGER NOT NULL PRIMARY KEY, applied BIGINT NOT NULL)
+"""
+
+# What the two databases spell differently.
+_WORDS = {
+    "sqlite": {"counted": "INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL", "bytes": "BLOB"},
+    "postgresql": {"counted": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "bytes": "BYTEA"},
+}
+
+_FIRST = (
+    """CREATE TABLE journal (
+        seq {counted}, event_id TEXT NOT NULL UNIQUE, at BIGINT NOT NULL,
+        kind TEXT NOT NULL, packet_id TEXT, payload TEXT NOT NULL)""",
+    "CREATE INDEX journal_packet ON journal (packet_id, seq)",
+    "CREATE INDEX journal_kind ON journal (kind, seq)",
+    """CREATE TABLE audit (
+        seq BIGINT NOT NULL PRIMARY KEY, event_id TEXT NOT NULL, at BIGINT NOT NULL,
+        kind TEXT NOT NULL, packet_id TEXT, payload TEXT NOT NULL,
+        prev_hash TEXT NOT NULL, hash TEXT NOT NULL)""",
+    """CREATE TABLE audit_head (
+        id INTEGER NOT NULL PRIMARY KEY CHECK (id = 1), seq BIGINT NOT NULL, hash TEXT NOT NULL)""",
+    f"INSERT INTO audit_head (id, seq, hash) VALUES (1, 0, '{'0' * 64}')",  # noqa: S608 - a constant
+    "CREATE TABLE pins (key TEXT NOT NULL PRIMARY KEY, record TEXT NOT NULL)",
+    """CREATE TABLE usage (
+        tool TEXT NOT NULL PRIMARY KEY, calls BIGINT NOT NULL, failures BIGINT NOT NULL,
+        last_used BIGINT NOT NULL)""",
+    """CREATE TABLE usage_buckets (
+        tool TEXT NOT NULL, measure TEXT NOT NULL, bucket INTEGER NOT NULL, count BIGINT NOT NULL,
+        PRIMARY KEY (tool, measure, bucket))""",
+    """CREATE TABLE approvals (
+        pending_id TEXT NOT NULL PRIMARY KEY, record TEXT NOT NULL, created BIGINT NOT NULL,
+        expires BIGINT NOT NULL, decision TEXT NOT NULL, decided_by TEXT, decided_at BIGINT,
+        decision_reason TEXT, edited_arguments TEXT)""",
+    "CREATE INDEX approvals_decision ON approvals (decision, created)",
+    """CREATE TABLE grants (
+        grant_id TEXT NOT NULL PRIMARY KEY, granted_by TEXT NOT NULL, granted_at BIGINT NOT NULL,
+        expires BIGINT NOT NULL, one_time BOOLEAN NOT NULL, call_fingerprint TEXT, conversation TEXT,
+        operation TEXT, spent_at BIGINT)""",
+    "CREATE INDEX grants_call ON grants (call_fingerprint)",
+    "CREATE INDEX grants_scope ON grants (conversation, operation)",
+    """CREATE TABLE cache (
+        space TEXT NOT NULL, key TEXT NOT NULL, value {bytes} NOT NULL, size BIGINT NOT NULL,
+        expires BIGINT, used BIGINT NOT NULL, PRIMARY KEY (space, key))""",
+    "CREATE INDEX cache_used ON cache (used)",
+    "CREATE TABLE tokens (server TEXT NOT NULL PRIMARY KEY, data {bytes} NOT NULL, saved BIGINT NOT NULL)",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One change of the schema. `number` counts from 1 without gaps."""
+
+    number: int
+    apply: Callable[[Connection], None]
+
+
+def _create_everything(connection: Connection) -> None:
+    words = _WORDS[connection.dialect.name]
+    for statement in _FIRST:
+        connection.execute(text(statement.format(**words)))
+
+
+STEPS: tuple[Step, ...] = (Step(1, _create_everything),)
+
+
+def migrate(connection: Connection, steps: Sequence[Step] = STEPS) -> int:
+    """Bring the database up to the last step and say which version that is.
+
+    Call it inside a transaction that holds the write lock. Raises `StoreTooNew`
+    when a newer Fingerpost has been here.
+    """
+    connection.execute(text(_VERSIONS))
+    found = connection.execute(text("SELECT max(version) FROM fingerpost_schema")).scalar() or 0
+    newest = steps[-1].number
+    if found > newest:
+        message = f"the database has schema version {found}, this Fingerpost knows up to {newest}"
+        raise StoreTooNew(
+            message, hint="Upgrade Fingerpost (pip install -U fingerpost), or use another database."
+        )
+    for step in steps:
+        if step.number > found:
+            step.apply(connection)
+            connection.execute(
+                text("INSERT INTO fingerpost_schema (version, applied) VALUES (:version, :applied)"),
+                {"version": step.number, "applied": to_microseconds(utc_now())},
+            )
+    return newest

@@ -1,0 +1,123 @@
+"""The tables as the code sees them. How they come to be is in `migrations`.
+
+Records that are only ever read whole (pins, approvals) are kept as JSON in one
+`record` column; what a query must find or change has a column of its own.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, MetaData, Table, Text
+
+from fingerpost.store.columns import ExactText, Moment
+
+metadata = MetaData()
+
+journal = Table(
+    "journal",
+    metadata,
+    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("event_id", ExactText, nullable=False, unique=True),  # appending a fact again changes nothing
+    Column("at", Moment, nullable=False),
+    Column("kind", ExactText, nullable=False),
+    Column("packet_id", ExactText),
+    Column("payload", Text, nullable=False),
+    Index("journal_packet", "packet_id", "seq"),
+    Index("journal_kind", "kind", "seq"),
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("event_id", ExactText, nullable=False),
+    Column("at", BigInteger, nullable=False),  # the very number that is hashed
+    Column("kind", ExactText, nullable=False),
+    Column("packet_id", ExactText),
+    Column("payload", Text, nullable=False),
+    Column("prev_hash", Text, nullable=False),
+    Column("hash", Text, nullable=False),
+)
+
+audit_head = Table(
+    "audit_head",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),  # always 1: there is one chain
+    Column("seq", BigInteger, nullable=False),
+    Column("hash", Text, nullable=False),
+)
+
+pins = Table(
+    "pins",
+    metadata,
+    Column("key", ExactText, primary_key=True),
+    Column("record", Text, nullable=False),
+)
+
+usage = Table(
+    "usage",
+    metadata,
+    Column("tool", ExactText, primary_key=True),
+    Column("calls", BigInteger, nullable=False),
+    Column("failures", BigInteger, nullable=False),
+    Column("last_used", Moment, nullable=False),
+)
+
+usage_buckets = Table(
+    "usage_buckets",
+    metadata,
+    Column("tool", ExactText, primary_key=True),
+    Column("measure", Text, primary_key=True),
+    Column("bucket", Integer, primary_key=True, autoincrement=False),
+    Column("count", BigInteger, nullable=False),
+)
+
+approvals = Table(
+    "approvals",
+    metadata,
+    Column("pending_id", ExactText, primary_key=True),
+    Column("record", Text, nullable=False),  # as it was asked; the decision is in the columns below
+    Column("created", Moment, nullable=False),
+    Column("expires", Moment, nullable=False),
+    Column("decision", Text, nullable=False),
+    Column("decided_by", ExactText),
+    Column("decided_at", Moment),
+    Column("decision_reason", ExactText),
+    Column("edited_arguments", Text),
+    Index("approvals_decision", "decision", "created"),
+)
+
+grants = Table(
+    "grants",
+    metadata,
+    Column("grant_id", ExactText, primary_key=True),
+    Column("granted_by", ExactText, nullable=False),
+    Column("granted_at", Moment, nullable=False),
+    Column("expires", Moment, nullable=False),
+    Column("one_time", Boolean, nullable=False),
+    Column("call_fingerprint", ExactText),
+    Column("conversation", ExactText),
+    Column("operation", ExactText),
+    Column("spent_at", Moment),
+    Index("grants_call", "call_fingerprint"),
+    Index("grants_scope", "conversation", "operation"),
+)
+
+cache = Table(
+    "cache",
+    metadata,
+    Column("space", ExactText, primary_key=True),
+    Column("key", ExactText, primary_key=True),
+    Column("value", LargeBinary, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("expires", Moment),
+    Column("used", Moment, nullable=False),
+    Index("cache_used", "used"),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("server", ExactText, primary_key=True),
+    Column("data", LargeBinary, nullable=False),
+    Column("saved", Moment, nullable=False),
+)

@@ -1,0 +1,34 @@
+"""INSERT for a row that may be there already, which SQLAlchemy spells per database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Table
+from sqlalchemy.dialects import postgresql, sqlite
+
+# From the new values of a row, by column name, to the columns to set.
+Change = Callable[[Mapping[str, ColumnElement[Any]]], Mapping[str, ColumnElement[Any]]]
+
+
+def insert_new(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
+    """INSERT that passes over rows already there."""
+    return _insert(connection, table).on_conflict_do_nothing()
+
+
+def insert_or_change(
+    connection: Connection, table: Table, change: Change | None = None
+) -> sqlite.Insert | postgresql.Insert:
+    """INSERT that changes the row when there is one: to the new values, or as `change` says."""
+    statement = _insert(connection, table)
+    keys = table.primary_key.columns.keys()
+    new = {column.name: column for column in statement.excluded}
+    changed = (
+        {name: column for name, column in new.items() if name not in keys} if change is None else change(new)
+    )
+    return statement.on_conflict_do_update(index_elements=keys, set_=changed)
+
+
+def _insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
+    return sqlite.insert(table) if connection.dialect.name == "sqlite" else postgresql.insert(table)

@@ -1,0 +1,99 @@
+"""The store: everything Fingerpost remembers, behind one small interface."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from fingerpost.errors import StoreUnavailable
+from fingerpost.store.anchor import Anchor
+from fingerpost.store.approvals import Approvals
+from fingerpost.store.audit import AuditTrail
+from fingerpost.store.cache import Cache, CacheLimits
+from fingerpost.store.database import Database
+from fingerpost.store.grants import Grants
+from fingerpost.store.journal import Journal
+from fingerpost.store.locations import locate
+from fingerpost.store.pins import Pins
+from fingerpost.store.tokens import Tokens
+from fingerpost.store.usage import Usage
+from fingerpost.store.writer import Statistics, Writer
+
+logger = logging.getLogger("fingerpost.store")
+
+LOCK_WAIT = 10.0
+BACKLOG = 10_000
+
+
+class Store:
+    """An open store. Use `async with Store.open() as store`."""
+
+    def __init__(self, database: Database, writer: Writer, audit: AuditTrail, cache: CacheLimits) -> None:
+        self._writer = writer
+        self.location = database.location
+        self.audit = audit
+        self.journal = Journal(database, writer, audit)
+        self.pins = Pins(database, writer)
+        self.usage = Usage(database, writer)
+        self.approvals = Approvals(database, writer)
+        self.grants = Grants(database, writer)
+        self.cache = Cache(database, writer, cache)
+        self.tokens = Tokens(database, writer)
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        url: str | None = None,
+        *,
+        flush_ms: float = 5.0,
+        audit: bool = True,
+        anchor: Path | None = None,
+        lock_wait: float = LOCK_WAIT,
+        backlog: int = BACKLOG,
+        cache: CacheLimits = CacheLimits(),  # noqa: B008 - frozen
+    ) -> AsyncGenerator[Store]:
+        """Open the database at `url`, by default a file in the user's data directory.
+
+        What is missing is created, what is old is migrated.
+
+        `flush_ms` is how long writes nobody waits for may gather, `lock_wait` how long another program may
+        hold the database, `backlog` how many events may wait while the disk is stuck.
+        `anchor` names the audit trail's anchor file, by default beside the database.
+        Leaving the block writes what is left.
+        """
+        location = locate(url, anchor=anchor)
+        database = await anyio.to_thread.run_sync(partial(Database.open, location, lock_wait=lock_wait))
+        trail = AuditTrail(database, Anchor(location.anchor), enabled=audit)
+        writer = Writer(
+            database, flush_ms=flush_ms, lock_wait=lock_wait, backlog=backlog, upkeep=trail.drop_anchor
+        )
+        writer.start()
+        try:
+            yield cls(database, writer, trail, cache)
+        except BaseException:
+            try:
+                await _close(database, writer)
+            except StoreUnavailable as error:  # the error that ended the block matters more
+                logger.error("%s", error)
+            raise
+        await _close(database, writer)
+
+    @property
+    def statistics(self) -> Statistics:
+        """What the writer has done so far."""
+        return self._writer.statistics
+
+
+async def _close(database: Database, writer: Writer) -> None:
+    with anyio.CancelScope(shield=True):  # bounded: the writer gives up by itself
+        try:
+            await writer.close()
+        finally:
+            await anyio.to_thread.run_sync(database.close)

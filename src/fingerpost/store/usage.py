@@ -1,0 +1,105 @@
+"""What past calls of each tool teach: how long it takes, how much it answers, how often it fails.
+
+Nothing is kept of a single call. Durations and sizes are counted in log-spaced
+buckets (see `quantiles`), so the median and the 95th percentile are right within
+2 %, and any number of processes adds to the same counts. Failed calls count too:
+how long a failure takes is part of how long the tool takes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, case, select
+
+from fingerpost.records import UsageProfile, UsageSample
+from fingerpost.store.backlog import Loss
+from fingerpost.store.database import Database
+from fingerpost.store.quantiles import bucket_of, quantile
+from fingerpost.store.schema import usage, usage_buckets
+from fingerpost.store.statements import insert_or_change
+from fingerpost.store.writer import Writer
+
+_MILLISECONDS, _TOKENS = "ms", "tokens"
+
+
+class Usage:
+    """Counts calls and reports profiles."""
+
+    def __init__(self, database: Database, writer: Writer) -> None:
+        self._database = database
+        self._writer = writer
+        self._loss = Loss()
+
+    async def record(self, sample: UsageSample) -> None:
+        """Count one finished call. Returns when it is on disk."""
+        await self._writer.submit(_count, sample)
+
+    def note(self, sample: UsageSample) -> None:
+        """Count one finished call soon. Returns at once; may be lost while the disk is stuck."""
+        self._writer.post(_count, sample, loss=self._loss)
+
+    async def profiles(self) -> dict[str, UsageProfile]:
+        """What is known of every tool ever called, by its key, in the order of the keys."""
+        return await self._database.read(_profiles)
+
+
+def _count(connection: Connection, samples: Sequence[UsageSample]) -> list[None]:
+    calls: Counter[str] = Counter()
+    failures: Counter[str] = Counter()
+    last: dict[str, datetime] = {}
+    buckets: Counter[tuple[str, str, int]] = Counter()
+    for sample in samples:
+        calls[sample.tool] += 1
+        failures[sample.tool] += not sample.success
+        last[sample.tool] = max(sample.at, last.get(sample.tool, sample.at))
+        buckets[sample.tool, _MILLISECONDS, bucket_of(sample.milliseconds)] += 1
+        buckets[sample.tool, _TOKENS, bucket_of(sample.tokens)] += 1
+    connection.execute(
+        insert_or_change(connection, usage, _add_calls),
+        [{"tool": t, "calls": n, "failures": failures[t], "last_used": last[t]} for t, n in calls.items()],
+    )
+    connection.execute(
+        insert_or_change(connection, usage_buckets, _add_counts),
+        [{"tool": t, "measure": m, "bucket": b, "count": n} for (t, m, b), n in buckets.items()],
+    )
+    return [None] * len(samples)
+
+
+def _add_calls(new: Mapping[str, ColumnElement[Any]]) -> Mapping[str, ColumnElement[Any]]:
+    later = case((new["last_used"] > usage.c.last_used, new["last_used"]), else_=usage.c.last_used)
+    return {
+        "calls": usage.c.calls + new["calls"],
+        "failures": usage.c.failures + new["failures"],
+        "last_used": later,
+    }
+
+
+def _add_counts(new: Mapping[str, ColumnElement[Any]]) -> Mapping[str, ColumnElement[Any]]:
+    return {"count": usage_buckets.c["count"] + new["count"]}
+
+
+def _profiles(connection: Connection) -> dict[str, UsageProfile]:
+    counts: defaultdict[tuple[str, str], dict[int, int]] = defaultdict(dict)
+    for tool, measure, bucket, count in connection.execute(select(usage_buckets)):
+        counts[tool, measure][bucket] = count
+    rows = sorted(connection.execute(select(usage)), key=lambda row: row.tool)
+    return {row.tool: _profile(row, counts) for row in rows}
+
+
+def _profile(row: Row[Any], counts: Mapping[tuple[str, str], Mapping[int, int]]) -> UsageProfile:
+    milliseconds = counts[row.tool, _MILLISECONDS]
+    tokens = counts[row.tool, _TOKENS]
+    return UsageProfile(
+        tool=row.tool,
+        calls=row.calls,
+        failures=row.failures,
+        typical_ms=quantile(milliseconds, 0.5),
+        slow_ms=quantile(milliseconds, 0.95),
+        typical_tokens=round(quantile(tokens, 0.5)),
+        large_tokens=round(quantile(tokens, 0.95)),
+        last_used=row.last_used,
+    )

@@ -1,0 +1,262 @@
+"""The one thread that writes, so that many writes share one flush to disk.
+
+Whoever needs certainty awaits `submit`: it returns after the commit that holds
+the write. Whoever does not calls `post` and goes on. The writer takes all that
+has gathered, writes it in one transaction, commits, and only then tells the
+waiters. Somebody waiting makes a batch due at once; a batch nobody waits for
+may gather for some milliseconds. While one commit runs the next batch gathers
+by itself, so a busy store pays one flush per batch, not per event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from threading import Thread
+from typing import Any, TypeVar
+
+import anyio
+import anyio.to_thread
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from fingerpost.errors import StoreUnavailable
+from fingerpost.store.backlog import Backlog, Job, Loss
+from fingerpost.store.database import Database
+from fingerpost.store.faults import cause_of, explain, is_databases_trouble
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+logger = logging.getLogger("fingerpost.store")
+
+BATCH = 1000
+UPKEEP_SECONDS = 1.0
+_PAUSE_FIRST, _PAUSE_LONGEST = 0.1, 2.0
+_MARGIN = 20.0  # beyond the wait for a lock: the time a slow disk may need
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics:
+    """What the writer has done so far."""
+
+    commits: int
+    written: int
+    failed_commits: int
+    rejected: int  # posted writes that could never succeed
+    dropped: int  # posted writes lost because too many waited
+    backlog: int
+    largest_batch: int
+
+
+class Writer:
+    """Owns the one writing connection."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        flush_ms: float,
+        lock_wait: float,
+        backlog: int,
+        upkeep: Callable[[], None],
+    ) -> None:
+        self._database = database
+        self._backlog = Backlog(gather=flush_ms / 1000, limit=backlog, kept_limit=10 * backlog, batch=BATCH)
+        self._longest_wait = lock_wait + _MARGIN
+        self._upkeep = upkeep
+        self._upkeep_due: float | None = None
+        self._connection: Connection | None = None
+        self._pause = _PAUSE_FIRST
+        self._commits = self._written = self._failed_commits = self._rejected = self._largest = 0
+        self._unwritten: StoreUnavailable | None = None
+        self._loop = asyncio.get_running_loop()
+        self._thread = Thread(target=self._run, name="fingerpost-store", daemon=True)
+
+    @property
+    def statistics(self) -> Statistics:
+        return Statistics(
+            commits=self._commits,
+            written=self._written,
+            failed_commits=self._failed_commits,
+            rejected=self._rejected,
+            dropped=self._backlog.dropped,
+            backlog=len(self._backlog),
+            largest_batch=self._largest,
+        )
+
+    def start(self) -> None:
+        self._thread.start()
+
+    async def submit(self, write: Callable[[Connection, Sequence[P]], Sequence[R]], item: P) -> R:
+        """Write `item` and return what came of it, once that is on disk."""
+        waiter: asyncio.Future[R] = self._loop.create_future()
+        self._backlog.put(Job(write=write, item=item, waiter=waiter))
+        with anyio.move_on_after(self._longest_wait):
+            return await waiter
+        label = self._database.location.label
+        message = f"the database {label} did not confirm a write within {self._longest_wait:g} s"
+        raise StoreUnavailable(message, hint="The disk or the database is stuck; the write may still arrive.")
+
+    def post(
+        self, write: Callable[[Connection, Sequence[P]], Sequence[Any]], item: P, *, loss: Loss | None = None
+    ) -> None:
+        """Write `item` soon. Returns at once, from any thread."""
+        self._backlog.put(Job(write=write, item=item, loss=loss))
+
+    async def close(self) -> None:
+        """Write what is left, then stop. Raises `StoreUnavailable` when something could not be written."""
+        self._backlog.close()
+        await anyio.to_thread.run_sync(self._thread.join, self._longest_wait)
+        if self._thread.is_alive():
+            message = f"the database {self._database.location.label} is stuck; closed without its last writes"
+            raise StoreUnavailable(message)
+        if self._unwritten is not None:
+            raise self._unwritten
+
+    # Everything below runs in the writer's thread.
+
+    def _run(self) -> None:
+        while (jobs := self._backlog.take(self._until_upkeep())) is not None:
+            if jobs:
+                self._write(jobs)
+            self._look_after(at_once=False)
+        self._look_after(at_once=True)
+        self._disconnect()
+
+    def _write(self, jobs: list[Job]) -> None:
+        try:
+            results = self._commit(jobs)
+        except Exception as error:  # noqa: BLE001 - the thread's boundary: every waiter must hear of it
+            if is_databases_trouble(error):
+                self._postpone(jobs, error)
+            elif len(jobs) == 1:
+                self._reject(jobs[0], error)
+            else:
+                self._write_singly(jobs)
+        else:
+            self._pause = _PAUSE_FIRST
+            self._tell([(job.waiter, result) for job, result in zip(jobs, results, strict=True)])
+
+    def _write_singly(self, jobs: list[Job]) -> None:
+        """One write of the batch is bad. Find it; the others must not suffer."""
+        for index, job in enumerate(jobs):
+            try:
+                results = self._commit([job])
+            except Exception as error:  # noqa: BLE001 - as in `_write`
+                if is_databases_trouble(error):
+                    self._postpone(jobs[index:], error)
+                    return
+                self._reject(job, error)
+            else:
+                self._tell([(job.waiter, results[0])])
+
+    def _reject(self, job: Job, error: Exception) -> None:
+        """This write can never succeed."""
+        self._rejected += 1
+        if job.waiter is None:
+            logger.error("a write was given up: %s", self._explain(error))
+        self._tell([(job.waiter, self._explain(error) if isinstance(error, DBAPIError) else cause_of(error))])
+
+    def _commit(self, jobs: list[Job]) -> list[Any]:
+        try:
+            results = self._execute(jobs)
+        except DBAPIError as error:
+            # A server that was restarted since the last batch: nothing of this one was sent to commit yet.
+            if not error.connection_invalidated:
+                raise
+            self._disconnect()
+            results = self._execute(jobs)
+        connection = self._connection
+        assert connection is not None
+        connection.commit()
+        self._commits += 1
+        self._written += len(jobs)
+        self._largest = max(self._largest, len(jobs))
+        if self._upkeep_due is None:
+            self._upkeep_due = time.monotonic() + UPKEEP_SECONDS
+        return results
+
+    def _execute(self, jobs: list[Job]) -> list[Any]:
+        if self._connection is None:
+            self._connection = self._database.connect_to_write()
+        connection = self._connection
+        results: list[Any] = []
+        try:
+            connection.begin()
+            for write, run in groupby(jobs, key=lambda job: job.write):
+                results.extend(write(connection, [job.item for job in run]))
+        except BaseException:
+            self._rollback()
+            raise
+        return results
+
+    def _postpone(self, jobs: list[Job], error: Exception) -> None:
+        """The database is in trouble: waiters hear so, the rest stays queued."""
+        self._failed_commits += 1
+        self._disconnect()
+        logger.warning("%s", self._explain(error))
+        self._tell([(job.waiter, self._explain(error)) for job in jobs])
+        unasked = [job for job in jobs if job.waiter is None]
+        if not unasked:
+            return
+        if self._backlog.closed:
+            self._unwritten = self._explain(error)
+        else:
+            self._backlog.give_back(unasked, pause=self._pause)
+            self._pause = min(2 * self._pause, _PAUSE_LONGEST)
+
+    def _explain(self, error: BaseException) -> StoreUnavailable:
+        return explain(error, self._database.location.label)
+
+    def _tell(self, outcomes: list[tuple[asyncio.Future[Any] | None, Any]]) -> None:
+        heard = [(waiter, outcome) for waiter, outcome in outcomes if waiter is not None]
+        if heard:
+            try:
+                self._loop.call_soon_threadsafe(_resolve, heard)
+            except RuntimeError:  # the loop is closed, and with it everybody who waited
+                logger.debug("nobody is left to hear of %d writes", len(heard))
+
+    def _until_upkeep(self) -> float | None:
+        return None if self._upkeep_due is None else max(0.0, self._upkeep_due - time.monotonic())
+
+    def _look_after(self, *, at_once: bool) -> None:
+        """What is to be done now and then after commits. Its failure costs no write."""
+        if self._upkeep_due is None or not (at_once or time.monotonic() >= self._upkeep_due):
+            return
+        self._upkeep_due = None
+        try:
+            self._upkeep()
+        except (StoreUnavailable, OSError) as error:
+            logger.warning("the audit anchor was not written: %s", error)
+            self._upkeep_due = time.monotonic() + UPKEEP_SECONDS
+
+    def _rollback(self) -> None:
+        try:
+            if self._connection is not None:
+                self._connection.rollback()
+        except DBAPIError:
+            self._disconnect()
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            try:
+                connection.invalidate()
+                connection.close()
+            except DBAPIError:
+                logger.debug("a broken connection did not close cleanly", exc_info=True)
+
+
+def _resolve(outcomes: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    for waiter, outcome in outcomes:
+        if waiter.done():  # cancelled meanwhile
+            continue
+        if isinstance(outcome, Exception):
+            waiter.set_exception(outcome)
+        else:
+            waiter.set_result(outcome)

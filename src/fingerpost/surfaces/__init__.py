@@ -1,0 +1,1 @@
+"""Front ends: thin, and unaware of each other. They parse, call the router, render, translate errors."""

@@ -1,0 +1,110 @@
+"""`fingerpost audit`: read and verify the trail of what was decided and done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fingerpost.surfaces.cli.options import house_options
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from fingerpost.store import AuditReport, Store
+
+    Work = Callable[[Store], Awaitable[int]]
+
+
+@click.group()
+def audit() -> None:
+    """Verify that the audit trail was not tampered with.
+
+    Every decision about a tool is a row that carries the hash of the row before
+    it; the newest hash is also written to a file outside the database.
+
+    \b
+    Examples:
+      fingerpost audit verify
+      fingerpost audit show --json
+    """
+
+
+@audit.command()
+@house_options
+def verify(config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """Check the whole chain. Exit code 1 when a row was changed, removed or inserted."""
+
+    async def work(store: Store) -> int:
+        from fingerpost.records.codec import to_plain
+        from fingerpost.surfaces.cli.screen import print_json
+
+        report = await store.audit.verify()
+        if as_json:
+            print_json(to_plain(report))
+        elif report.intact:
+            click.echo(f"intact: {report.rows} rows, head {report.head}")
+            click.echo(_compared(report))
+        else:
+            click.echo(click.style("not intact: ", fg="red", bold=True) + (report.reason or ""), err=True)
+            click.echo(
+                "  fix: keep a copy of the database and of its .audit.anchor file, find out who could "
+                "write to them, and restore the newest backup that verifies",
+                err=True,
+            )
+        return 0 if report.intact else 1
+
+    return _with_store(config, servers, work)
+
+
+@audit.command()
+@click.option("--limit", default=50, show_default=True, help="How many of the newest rows.")
+@house_options
+def show(limit: int, config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """Show the newest rows of the trail."""
+
+    async def work(store: Store) -> int:
+        from fingerpost.events import decode
+        from fingerpost.records.codec import to_plain
+        from fingerpost.surfaces.cli.screen import output, plain, print_json, table
+
+        entries = await store.audit.entries(limit=limit)
+        if as_json:
+            print_json([to_plain(entry) for entry in entries])
+            return 0
+        made = table(f"{len(entries)} newest rows", "#", "when", "what", "about", "hash")
+        for entry in entries:
+            made.add_row(
+                str(entry.seq),
+                f"{entry.at:%Y-%m-%d %H:%M:%S}",
+                entry.kind,
+                plain(decode(entry.payload).summary()),
+                entry.hash[:12],
+            )
+        output().print(made)
+        return 0
+
+    return _with_store(config, servers, work)
+
+
+def _compared(report: AuditReport) -> str:
+    """Someone who can rewrite the whole chain can make it fit: say what it was held against."""
+    if report.anchors:
+        return f"held against {report.anchors} hashes in the anchor file outside the database"
+    missing = "the anchor file outside the database is empty or missing"
+    return f"{missing}: a chain rewritten as a whole would not show"
+
+
+def _with_store(config: Path | None, servers: Path | None, work: Work) -> int:
+    from fingerpost.surfaces.cli.house import Asked, read_settings, run
+
+    settings = read_settings(Asked(config, servers, as_json=False)).settings.store
+
+    async def opened() -> int:
+        from fingerpost.store import Store
+
+        async with Store.open(settings.url) as store:
+            return await work(store)
+
+    return run(opened)

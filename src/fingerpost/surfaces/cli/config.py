@@ -1,0 +1,155 @@
+"""`fingerpost config`: is the configuration right, and where does each value come from?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fingerpost.surfaces.cli.options import house_options
+
+if TYPE_CHECKING:
+    from fingerpost.settings import Loaded, Problem
+
+
+@click.group()
+def config() -> None:
+    """Check the settings, or show where each value comes from.
+
+    \b
+    Examples:
+      fingerpost config check
+      fingerpost config show smart_routing
+    """
+
+
+@config.command()
+@house_options
+def check(config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """Explain everything that is wrong with the settings: file, line and fix.
+
+    Also looks at server entries that other commands would leave out with a
+    warning. Exit code 1 when something is wrong.
+
+    \b
+    Examples:
+      fingerpost config check
+      fingerpost config check --servers .mcp.json
+    """
+    from fingerpost.settings import check as find_problems
+    from fingerpost.surfaces.cli.screen import print_json
+
+    problems = find_problems(config=config, servers=servers)
+    wrong = sum(not problem.warning for problem in problems)
+    if as_json:
+        print_json([_as_json(problem) for problem in problems])
+    else:
+        for problem in problems:
+            _say(problem)
+        click.echo(_summary(problems, wrong, config, servers))
+    return 1 if wrong else 0
+
+
+def _say(problem: Problem) -> None:
+    from fingerpost.surfaces.cli.screen import plain
+
+    mark = click.style("warning: ", fg="yellow") if problem.warning else click.style("error: ", fg="red")
+    click.echo(f"{mark}{plain(str(problem))}")
+    click.echo(click.style("  fix: ", fg="green") + plain(problem.fix))
+
+
+def _summary(problems: tuple[Problem, ...], wrong: int, config: Path | None, servers: Path | None) -> str:
+    warnings = _count(len(problems) - wrong, "warning")
+    if wrong:
+        return f"{_count(wrong, 'problem')}, {warnings}"
+    from fingerpost.settings import load
+
+    loaded = load(config=config, servers=servers)
+    given = sum(origin.kind != "default" for origin in loaded.origins.values())
+    verdict = "no problems" if not problems else f"no problems, {warnings}"
+    return f"{_count(len(loaded.specs), 'server')}, {_count(given, 'setting')}, {verdict}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _as_json(problem: Problem) -> dict[str, object]:
+    return {
+        "file": problem.file,
+        "line": problem.line,
+        "path": problem.path,
+        "message": problem.message,
+        "fix": problem.fix,
+        "origin": str(problem.origin),
+        "warning": problem.warning,
+    }
+
+
+@config.command()
+@click.argument("section", required=False)
+@click.option("--changed", is_flag=True, help="Only what is not a default.")
+@house_options
+def show(config: Path | None, servers: Path | None, as_json: bool, section: str | None, changed: bool) -> int:
+    """Print the effective settings, each with where it comes from. Secrets are masked.
+
+    SECTION limits it to one part, such as smart_routing or servers.
+
+    \b
+    Examples:
+      fingerpost config show
+      fingerpost config show servers --servers mcp.json
+      SMART_ROUTING_MAX_TOOLS=12 fingerpost config show smart_routing
+    """
+    from fingerpost.settings import load
+    from fingerpost.settings.show import sections
+
+    if section is not None and section not in sections():
+        known = ", ".join(sections())
+        message = f"no section {section!r}; there are: {known}"
+        raise click.BadParameter(message, param_hint="SECTION")
+    loaded = load(config=config, servers=servers)
+    if as_json:
+        _show_json(loaded, section, changed=changed)
+    else:
+        _show_table(loaded, section, changed=changed)
+    return 0
+
+
+def _show_json(loaded: Loaded, section: str | None, *, changed: bool) -> None:
+    from fingerpost.settings.show import rows
+    from fingerpost.surfaces.cli.screen import print_json
+
+    print_json(
+        {
+            "settings": [
+                {"path": row.path, "value": row.value, "origin": str(row.origin), "kind": row.origin.kind}
+                for row in rows(loaded, section)
+                if not changed or row.origin.kind != "default"
+            ],
+            "files": list(loaded.files),
+            "warnings": [_as_json(warning) for warning in loaded.warnings],
+        }
+    )
+
+
+def _show_table(loaded: Loaded, section: str | None, *, changed: bool) -> None:
+    import json
+
+    from rich.text import Text
+
+    from fingerpost.settings.show import rows
+    from fingerpost.surfaces.cli.screen import errors_to, output, plain, table
+
+    made = table(None, "setting", "value", "from")
+    for row in rows(loaded, section):
+        is_default = row.origin.kind == "default"
+        if changed and is_default:
+            continue
+        value = "" if row.value is None else json.dumps(row.value, ensure_ascii=False)
+        style = "dim" if is_default else ""
+        made.add_row(*(Text(plain(cell), style=style) for cell in (row.path, value, str(row.origin))))
+    output().print(made)
+    for warning in loaded.warnings:
+        errors_to().print(Text(f"warning: {plain(str(warning))}", style="yellow"))

@@ -1,0 +1,60 @@
+"""`fingerpost doctor`: what is wrong with the set-up, in order of what to fix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fingerpost.surfaces.cli.options import house_options
+
+if TYPE_CHECKING:
+    from fingerpost.surfaces.cli.findings import Finding
+
+MARKS = {"broken": ("✗", "red"), "limited": ("!", "yellow"), "advice": ("·", "cyan")}
+
+
+@click.command()
+@house_options
+def doctor(config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """Say what is wrong with the set-up, in order of what to fix.
+
+    Looks at the configuration, the store, every server, tools that could not be
+    taken and tools that wait for review. Exit code 1 when something is broken.
+
+    \b
+    Examples:
+      fingerpost doctor
+      fingerpost doctor --servers mcp.json --json
+    """
+    from fingerpost.surfaces.cli.findings import examine
+    from fingerpost.surfaces.cli.house import Asked, run
+
+    asked = Asked(config, servers, as_json)
+    findings = run(lambda: examine(asked))
+    if as_json:
+        from fingerpost.records.codec import to_plain
+        from fingerpost.surfaces.cli.screen import print_json
+
+        print_json([to_plain(finding) for finding in findings])
+    else:
+        _show(findings)
+    return 1 if any(finding.severity == "broken" for finding in findings) else 0
+
+
+def _show(findings: tuple[Finding, ...]) -> None:
+    from rich.text import Text
+
+    from fingerpost.surfaces.cli.screen import output, plain
+
+    screen = output()
+    if not findings:
+        screen.print("Nothing is wrong.", style="green")
+        return
+    for number, finding in enumerate(findings, start=1):
+        mark, colour = MARKS[finding.severity]
+        screen.print(Text(f"{number}. {mark} {plain(finding.subject)}: {plain(finding.what)}", style=colour))
+        screen.print(Text(f"     fix: {plain(finding.fix)}"))
+        for line in finding.detail:
+            screen.print(Text(f"     │ {plain(line)}", style="dim"))

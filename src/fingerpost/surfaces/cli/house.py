@@ -1,0 +1,86 @@
+"""What every command shares: its options, reading the settings, opening the router, connecting."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import anyio
+import click
+
+from fingerpost.errors import ConfigError
+from fingerpost.records import ServerState
+from fingerpost.router import Router
+from fingerpost.settings import Loaded, load
+from fingerpost.surfaces.cli.screen import errors_to, plain
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+NOT_YET = (ServerState.IDLE, ServerState.CONNECTING)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options every command takes, as the person gave them."""
+
+    config: Path | None
+    servers: Path | None
+    as_json: bool
+
+
+def run(work: Callable[[], Coroutine[Any, Any, R]]) -> R:
+    """Run a command's work on an event loop of its own."""
+    return anyio.run(work)
+
+
+def read_settings(asked: Asked) -> Loaded:
+    """The effective settings; what is odd but not wrong is said on stderr and passed over."""
+    loaded = load(config=asked.config, servers=asked.servers)
+    for warning in loaded.warnings:
+        fix = f" (fix: {plain(warning.fix)})" if warning.fix else ""
+        click.echo(click.style("warning: ", fg="yellow") + plain(str(warning)) + fix, err=True)
+    return loaded
+
+
+@asynccontextmanager
+async def open_router(loaded: Loaded) -> AsyncGenerator[Router]:
+    """The router for these settings. Having no server at all is the caller's mistake to hear about."""
+    if not loaded.specs:
+        message = "no servers are configured"
+        raise ConfigError(
+            message,
+            hint="name a file with --servers FILE (a standard mcpServers JSON), "
+            "or run `fingerpost import` to find the servers of your other MCP clients",
+        )
+    async with Router(loaded.specs, settings=loaded.settings) as router:
+        yield router
+
+
+async def connect(router: Router, *names: str) -> None:
+    """Connect, and show on stderr who is still being waited for."""
+    screen = errors_to()
+    if not screen.is_terminal:
+        await router.connect(*names)
+        return
+    with screen.status("connecting") as status:
+        async with anyio.create_task_group() as group:
+
+            async def show() -> None:
+                while True:
+                    status.update(_waiting_for(router))
+                    await anyio.sleep(0.1)
+
+            group.start_soon(show)
+            await router.connect(*names)
+            group.cancel_scope.cancel()
+
+
+def _waiting_for(router: Router) -> str:
+    statuses = router.servers.statuses
+    waiting = [status.name for status in statuses if status.state in NOT_YET]
+    names = ", ".join(plain(name) for name in waiting[:5]) + (" …" if len(waiting) > 5 else "")
+    return f"connected {len(statuses) - len(waiting)} of {len(statuses)} servers, waiting for {names}"

@@ -1,0 +1,136 @@
+"""`fingerpost import`: one file out of the servers that other MCP clients already know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from fingerpost.settings.discover import Found
+    from fingerpost.settings.merge import Merged
+
+
+@click.command("import")
+@click.option(
+    "--write",
+    "target",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the merged servers to this mcpServers file; what it holds stays.",
+)
+@click.option("--yes", is_flag=True, help="Write without asking.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs instead of tables.")
+def import_(target: Path | None, yes: bool, as_json: bool) -> int:
+    """Find and merge the configurations of other MCP clients.
+
+    Looks where Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Cline, Roo
+    Code, Gemini CLI, Zed and Codex keep their servers. Without --write it only
+    shows what it found. Variables stay variables; secrets that are written out
+    are kept in the file, masked on the screen, and pointed out.
+
+    \b
+    Examples:
+      fingerpost import
+      fingerpost import --write mcp.json
+    """
+    import os
+    import sys
+
+    from fingerpost.settings.discover import discover
+    from fingerpost.settings.merge import merge
+    from fingerpost.surfaces.cli.import_file import existing, refuse
+
+    if target is not None and (reason := refuse(target)) is not None:
+        raise click.BadParameter(reason, param_hint="--write")
+    if target is not None and as_json and not yes:
+        message = "--json with --write needs --yes: there is nobody to ask"
+        raise click.UsageError(message)
+    everything = discover(Path.home(), Path.cwd(), sys.platform, os.environ)
+    here = existing(target)
+    found = tuple(one for one in everything if target is None or one.file.resolve() != target.resolve())
+    merged = merge((*here, *found))
+    if as_json:
+        _print_json(found, merged)
+    else:
+        _print_found(found, merged)
+    if target is not None and merged.servers:
+        _write(target, merged, yes=yes, quiet=as_json)
+    return 0 if merged.servers else 1
+
+
+def _print_json(found: tuple[Found, ...], merged: Merged) -> None:
+    from fingerpost.settings.merge import masked
+    from fingerpost.surfaces.cli.screen import print_json
+
+    print_json(
+        {
+            "found": [
+                {"client": one.client, "file": one.shown, "servers": [draft.name for draft in one.drafts]}
+                for one in found
+            ],
+            "servers": masked(merged.document()["mcpServers"], merged.secrets, ("mcpServers",)),
+            "places": {name: list(places) for name, places in merged.places.items()},
+            "renamed": [
+                {"name": one.name, "became": one.became, "place": one.place} for one in merged.renamed
+            ],
+            "secrets": list(merged.secrets),
+            "problems": [str(problem) for problem in merged.problems],
+        }
+    )
+
+
+def _print_found(found: tuple[Found, ...], merged: Merged) -> None:
+    from rich.text import Text
+
+    from fingerpost.settings.document import table as entries_of
+    from fingerpost.settings.merge import masked
+    from fingerpost.surfaces.cli.screen import output, plain, table
+
+    screen = output()
+    if not merged.servers:
+        screen.print("No servers of other MCP clients were found.")
+    else:
+        made = table(None, "server", "connects to", "known to", "from")
+        safe = entries_of(masked(dict(merged.servers), merged.secrets, ("mcpServers",))) or {}
+        for name, entry in safe.items():
+            cells = (name, _target(entry), ", ".join(merged.clients[name]), ", ".join(merged.places[name]))
+            made.add_row(*(Text(plain(cell)) for cell in cells))
+        screen.print(made)
+        screen.print(f"{len(merged.servers)} servers in {len(found)} files")
+    for one in merged.renamed:
+        text = f"{one.name} in {one.place} differs from another server of that name: it becomes {one.became}"
+        screen.print(Text(f"renamed: {plain(text)}", style="yellow"))
+    for secret in merged.secrets:
+        text = f"{secret} is a secret written out; ${{VARIABLE}} keeps it out of files"
+        screen.print(Text(f"warning: {plain(text)}", style="yellow"))
+    for problem in merged.problems:
+        screen.print(Text(f"warning: {plain(str(problem))}", style="yellow"))
+        screen.print(Text(f"  fix: {plain(problem.fix)}"))
+
+
+def _target(entry: object) -> str:
+    from fingerpost.settings.document import items, table
+
+    values = table(entry) or {}
+    if values.get("url"):
+        return str(values["url"])
+    return " ".join(str(word) for word in (values.get("command"), *items(values.get("args"))))
+
+
+def _write(target: Path, merged: Merged, *, yes: bool, quiet: bool) -> None:
+    from fingerpost.surfaces.cli.import_file import content_of, difference, replace_file
+
+    old, new = content_of(target, merged)
+    if old == new:
+        click.echo(f"{target} already holds all of them", err=quiet)
+        return
+    if not quiet:
+        for line in difference(old, new, merged.secrets, str(target)):
+            click.secho(line, fg={"+": "green", "-": "red"}.get(line[:1]))
+    if not yes:
+        click.confirm(f"Write {target}?", abort=True)
+    backup = replace_file(target, new)
+    kept = f" (the old one is {backup})" if backup else ""
+    click.echo(f"wrote {target}{kept}; use it with --servers {target}", err=quiet)

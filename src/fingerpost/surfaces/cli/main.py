@@ -1,0 +1,110 @@
+"""The command's front door. Kept light: `--help` loads click and this file, nothing else.
+
+Each command lives in its own module and is loaded when it is named. Its one
+line in the overview stands here, so that showing the overview loads none.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Final, NamedTuple
+
+import click
+
+from fingerpost import __version__
+
+
+class Entry(NamedTuple):
+    """One command: where it lives, under which heading it is shown, what it does."""
+
+    where: str
+    heading: str
+    summary: str
+
+
+LOOK: Final = "See what there is"
+SET_UP: Final = "Set up"
+TRUST: Final = "Trust"
+
+COMMANDS: Final = {
+    "servers": Entry("servers:servers", LOOK, "Connect every server and show how it is doing"),
+    "tools": Entry("tools:tools", LOOK, "List the tools of all servers, or those that match some words"),
+    "tool": Entry("tools:tool", LOOK, "Show everything known about one tool, and from where"),
+    "doctor": Entry("doctor:doctor", SET_UP, "Say what is wrong with the set-up, in order of what to fix"),
+    "import": Entry("import_:import_", SET_UP, "Find and merge the configurations of other MCP clients"),
+    "config": Entry("config:config", SET_UP, "Check the settings, or show where each value comes from"),
+    "completion": Entry("completion:completion", SET_UP, "Print the completion script for your shell"),
+    "pins": Entry("pins:pins", TRUST, "Review tools whose definition changed since it was first seen"),
+    "audit": Entry("audit:audit", TRUST, "Verify that the audit trail was not tampered with"),
+}
+
+EXAMPLES: Final = """\
+Examples:
+  fingerpost servers --servers mcp.json       every server in the file, live
+  fingerpost tools weather                    the tools that mention weather
+  fingerpost doctor                           what to fix first
+"""
+
+
+class FrontDoor(click.Group):
+    """A group that loads a command when it is used, and shows commands under headings."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        module, _, name = entry.where.partition(":")
+        command = getattr(import_module(f"fingerpost.surfaces.cli.{module}"), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"No such command {args[0]!r}.{_did_you_mean(args[0])}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for heading in (LOOK, SET_UP, TRUST):
+            with formatter.section(click.style(heading, bold=True)):
+                formatter.write_dl(
+                    [
+                        (click.style(name, fg="cyan"), entry.summary)
+                        for name, entry in COMMANDS.items()
+                        if entry.heading == heading
+                    ]
+                )
+
+
+def _did_you_mean(word: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, COMMANDS, n=1, cutoff=0.5)
+    return f" Did you mean {near[0]!r}?" if near else f" There are: {', '.join(COMMANDS)}."
+
+
+@click.group(
+    cls=FrontDoor,
+    epilog="\b\n" + EXAMPLES,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")
+def fingerpost() -> None:
+    """The intelligent router between language models and tools.
+
+    Point it at the MCP servers you have (a standard mcpServers file) and see
+    what they offer. Settings are read from fingerpost.toml, the environment
+    and the options of each command, the later ones winning.
+    """
+
+
+def main() -> None:
+    """Run the command; whatever goes wrong becomes one message and an exit code."""
+    from fingerpost.surfaces.cli.outcome import guarded
+
+    sys.exit(guarded(fingerpost))

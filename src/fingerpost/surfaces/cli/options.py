@@ -1,0 +1,32 @@
+"""The options every command takes. Light: loaded for `--help` of a command, with click alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+Command = Callable[..., Any]
+
+
+def house_options(command: Command) -> Command:
+    """`--config`, `--servers` and `--json`, the same everywhere."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print JSON for programs instead of tables."),
+        click.option(
+            "--servers",
+            type=click.Path(path_type=Path, dir_okay=False),
+            metavar="FILE",
+            help="A standard mcpServers JSON file, as Claude Desktop, Cursor and VS Code use.",
+        ),
+        click.option(
+            "--config",
+            type=click.Path(path_type=Path, dir_okay=False),
+            metavar="FILE",
+            help="The settings file [default: fingerpost.toml here, then the user's].",
+        ),
+    ):
+        command = option(command)
+    return command

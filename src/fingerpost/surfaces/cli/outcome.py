@@ -1,0 +1,91 @@
+"""The one place where errors become messages and exit codes.
+
+    0  fine          1  it ran, and found something wrong (a server down, nothing matched)
+    2  the command or the configuration is wrong
+    3  Fingerpost could not do it (store, server)      70  a bug in Fingerpost
+    130  interrupted
+
+A person sees what happened and what to do; `FINGERPOST_DEBUG=1` adds the traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from fingerpost.errors import ConfigError, FingerpostError
+
+FINE = 0
+FOUND_WRONG = 1
+MISUSED = 2
+FAILED = 3
+BUG = 70
+INTERRUPTED = 130
+
+
+def guarded(command: click.Command) -> int:
+    """Run `command` and answer with its exit code."""
+    try:
+        result: object = command.main(prog_name="fingerpost", standalone_mode=False)
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    except click.ClickException as misuse:
+        misuse.show()
+        return misuse.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except (BrokenPipeError, SystemExit):  # rich leaves with SystemExit when its reader is gone
+        return _pipe_closed()
+    except BaseExceptionGroup as group:
+        return _explain_group(group)
+    except Exception as error:  # noqa: BLE001 - the boundary: nothing raw goes past it
+        return _explain(error)
+    return result if isinstance(result, int) else FINE
+
+
+def _explain_group(group: BaseExceptionGroup[BaseException]) -> int:
+    """A task group wraps what went wrong; the first real cause speaks for it."""
+    for cause in group.exceptions:
+        if isinstance(cause, BaseExceptionGroup):
+            return _explain_group(cause)  # pyright: ignore[reportUnknownArgumentType]
+        if isinstance(cause, KeyboardInterrupt):
+            return INTERRUPTED
+        if isinstance(cause, BrokenPipeError | SystemExit):
+            return _pipe_closed()
+        return _explain(cause)
+    return BUG
+
+
+def _explain(error: BaseException) -> int:
+    _show_traceback(error)
+    if isinstance(error, FingerpostError):
+        _say(click.style("error: ", fg="red", bold=True) + str(error))
+        if error.hint:
+            _say(click.style("  fix: ", fg="green") + error.hint)
+        return MISUSED if isinstance(error, ConfigError) else FAILED
+    _say(click.style("This is a bug in Fingerpost: ", fg="red", bold=True) + f"{type(error).__name__}")
+    _say("Run the same command with FINGERPOST_DEBUG=1 and report what it prints.")
+    return BUG
+
+
+def _say(line: str) -> None:
+    from fingerpost.redaction import scrub
+
+    click.echo(scrub(line), err=True)
+
+
+def _show_traceback(error: BaseException) -> None:
+    if os.environ.get("FINGERPOST_DEBUG") == "1":
+        import traceback
+
+        from fingerpost.redaction import scrub
+
+        click.echo(scrub("".join(traceback.format_exception(error))), err=True)
+
+
+def _pipe_closed() -> int:
+    """`fingerpost tools | head`: the reader left; say nothing, also not at exit."""
+    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - must outlive this function
+    return FINE

@@ -1,0 +1,189 @@
+"""`fingerpost pins`: which definitions are trusted, what changed, and a person's word on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fingerpost.surfaces.cli.options import house_options
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from fingerpost.records import Quarantined
+    from fingerpost.router import Router
+
+    Work = Callable[[Router], Awaitable[int]]
+
+
+@click.group(invoke_without_command=True)
+@house_options
+@click.pass_context
+def pins(ctx: click.Context, config: Path | None, servers: Path | None, as_json: bool) -> int | None:
+    """Review tools whose definition changed since it was first seen.
+
+    The first definition seen of every tool is pinned. When a server later
+    changes one, the tool is hidden from models until a person accepts it.
+    Exit code 1 when a tool waits for review.
+
+    \b
+    Examples:
+      fingerpost pins                        what is pinned, what changed
+      fingerpost pins diff github/get_me     what changed, exactly
+      fingerpost pins accept github/get_me   trust the new definition
+    """
+    if ctx.invoked_subcommand is not None:
+        return None
+
+    async def work(router: Router) -> int:
+        from fingerpost.records.codec import to_plain
+        from fingerpost.surfaces.cli.screen import output, plain, print_json, table
+
+        known = await router.store.pins.all()
+        changed = {entry.card.key: entry for entry in router.catalog.quarantined}
+        if as_json:
+            print_json(
+                [{**to_plain(pin), "state": _state(router, key)} for key, pin in sorted(known.items())]
+            )
+            return 1 if changed else 0
+        made = table(
+            f"{len(known)} pinned, {len(changed)} to review", "tool", "state", "pinned", "fingerprint"
+        )
+        for key, pin in sorted(known.items(), key=lambda item: (item[0] not in changed, item[0])):
+            by = f" by {plain(pin.accepted_by)}" if pin.accepted_by else ""
+            made.add_row(
+                plain(key), _state(router, key), f"{pin.pinned_at:%Y-%m-%d %H:%M}{by}", pin.fingerprint[:12]
+            )
+        output().print(made)
+        if changed:
+            click.echo(
+                "Look at a change with `fingerpost pins diff TOOL`, then `fingerpost pins accept TOOL`."
+            )
+        return 1 if changed else 0
+
+    return _with_router(config, servers, work)
+
+
+@pins.command()
+@click.argument("tool")
+@house_options
+def diff(tool: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """Show what changed in the definition of TOOL since it was pinned."""
+
+    async def work(router: Router) -> int:
+        entry = _held(router, tool)
+        if entry is None:
+            return 0
+        _show_change(entry, as_json=as_json)
+        return 1
+
+    return _with_router(config, servers, work)
+
+
+@pins.command()
+@click.argument("tool")
+@click.option("--yes", is_flag=True, help="Do not ask; for scripts that reviewed the change before.")
+@house_options
+def accept(tool: str, yes: bool, config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """Trust the new definition of TOOL, after showing what changed.
+
+    \b
+    Example:
+      fingerpost pins accept github/get_me
+    """
+
+    async def work(router: Router) -> int:
+        from getpass import getuser
+
+        from anyio.to_thread import run_sync
+
+        entry = _held(router, tool)
+        if entry is None:
+            return 0
+        _show_change(entry, as_json=False)
+        if not yes and not await run_sync(lambda: click.confirm("Trust this definition from now on?")):
+            click.echo("Nothing changed; the tool stays hidden.")
+            return 1
+        person = await run_sync(getuser)
+        pin = await router.accept(entry.card.key, by=person, fingerprint=entry.card.fingerprint)
+        click.echo(f"{entry.card.key} is trusted as {pin.fingerprint[:12]} and offered again.")
+        return 0
+
+    return _with_router(config, servers, work)
+
+
+@pins.command()
+@click.argument("tool")
+@house_options
+def forget(tool: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """Remove the pin of TOOL (its key); the next definition seen is pinned instead."""
+    from fingerpost.surfaces.cli.house import Asked, open_router, read_settings, run
+
+    loaded = read_settings(Asked(config, servers, as_json))
+
+    async def work() -> int:
+        async with open_router(loaded) as router:  # connects nothing: a pin can outlive its server
+            if tool not in await router.store.pins.all():
+                click.echo(f"{tool} is not pinned.", err=True)
+                return 1
+            await router.store.pins.remove(tool)
+            click.echo(f"{tool} is no longer pinned.")
+        return 0
+
+    return run(work)
+
+
+def _with_router(config: Path | None, servers: Path | None, work: Work) -> int:
+    """Run `work` on a router whose servers have all been asked for their tools."""
+    from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run
+
+    loaded = read_settings(Asked(config, servers, as_json=False))
+
+    async def opened() -> int:
+        async with open_router(loaded) as router:
+            await connect(router)
+            return await work(router)
+
+    return run(opened)
+
+
+def _state(router: Router, key: str) -> str:
+    if any(entry.card.key == key for entry in router.catalog.quarantined):
+        return "changed"
+    return "same" if router.tools.get(key) is not None else "not seen now"
+
+
+def _held(router: Router, tool: str) -> Quarantined | None:
+    """The quarantined tool of this name; when there is none, the person is told which there are."""
+    held = router.catalog.quarantined
+    for entry in held:
+        if tool in (entry.card.key, entry.card.name, entry.card.exposed_name):
+            return entry
+    names = ", ".join(entry.card.key for entry in held) or "none"
+    click.echo(f"{tool} does not wait for review. Waiting: {names}.", err=True)
+    return None
+
+
+def _show_change(entry: Quarantined, *, as_json: bool) -> None:
+    from rich.text import Text
+
+    from fingerpost.catalog import describe_change
+    from fingerpost.records.codec import to_plain
+    from fingerpost.surfaces.cli.screen import output, plain, print_json
+
+    changes = describe_change(entry.pin.definition, entry.card.definition)
+    if as_json:
+        print_json({"tool": entry.card.key, "changes": [to_plain(change) for change in changes]})
+        return
+    screen = output()
+    screen.print(
+        Text(f"{plain(entry.card.key)} changed since {entry.pin.pinned_at:%Y-%m-%d %H:%M}:", style="bold")
+    )
+    for change in changes:
+        screen.print(Text(f"  {plain(change.path)}"))
+        if change.before is not None:
+            screen.print(Text(f"    - {plain(change.before)}", style="red"))
+        if change.after is not None:
+            screen.print(Text(f"    + {plain(change.after)}", style="green"))

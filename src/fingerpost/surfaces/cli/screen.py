@@ -1,0 +1,82 @@
+"""What a terminal gets: tables and colour for a person, nothing that a tool's text could smuggle in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fingerpost.redaction import scrub
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+# A pipe has no width; this one is wide enough for tables and narrow enough for logs.
+PIPE_WIDTH = 160
+
+
+def output() -> Console:
+    """The person's terminal, or a pipe of fixed width."""
+    return _console(stderr=False)
+
+
+def errors_to() -> Console:
+    """Where progress and warnings go, so that stdout stays clean for pipes."""
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool) -> Console:
+    from rich.console import Console
+
+    console = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+    if not console.is_terminal:
+        console.width = PIPE_WIDTH
+    return console
+
+
+def plain(text: str) -> str:
+    """`text` on one line, without secrets and without control characters.
+
+    Names and descriptions come from servers: an escape sequence in one could
+    recolour, retitle or clear the person's terminal.
+    """
+    from fingerpost.catalog import visible
+
+    return visible(" ".join(scrub(text).split()))
+
+
+def first_sentence(text: str, limit: int = 100) -> str:
+    """The beginning of a description, for one cell of a table."""
+    line = plain(text)
+    sentence, dot, _ = line.partition(". ")
+    short = sentence + dot.strip()
+    return short if len(short) <= limit else short[: limit - 1].rstrip() + "…"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 tool`, `2 tools`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def table(title: str | None, *columns: str) -> Table:
+    """A table in the house style: no box drawing, so that it pastes well."""
+    from rich import box
+    from rich.table import Table
+
+    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for column in columns:
+        made.add_column(column, overflow="fold")
+    return made
+
+
+def print_json(value: Any) -> None:
+    """JSON on stdout, readable by people and programs alike, secrets masked."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_lines(lines: Sequence[str]) -> None:
+    for line in lines:
+        click.echo(line)

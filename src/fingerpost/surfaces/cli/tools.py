@@ -1,0 +1,257 @@
+"""`fingerpost tools` lists, `fingerpost tool NAME` explains one with the source of every value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fingerpost.surfaces.cli.options import house_options
+
+if TYPE_CHECKING:
+    from fingerpost.catalog import Snapshot
+    from fingerpost.records import Known, ToolCard
+    from fingerpost.router import Router
+
+EFFECT_COLOURS = {"read": "green", "write": "yellow", "destroy": "red"}
+
+
+@click.command()
+@click.argument("query", nargs=-1)
+@click.option("--server", metavar="NAME", help="Only this server's tools (and connect only it).")
+@house_options
+def tools(
+    query: tuple[str, ...], server: str | None, config: Path | None, servers: Path | None, as_json: bool
+) -> int:
+    """List the tools of all servers, or those that match the words of QUERY.
+
+    Exit code 1 when nothing matches.
+
+    \b
+    Examples:
+      fingerpost tools
+      fingerpost tools read file
+      fingerpost tools --server github --json
+    """
+    from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run
+
+    loaded = read_settings(Asked(config, servers, as_json))
+
+    async def work() -> int:
+        async with open_router(loaded) as router:
+            if server is not None:
+                router.servers.status(server)  # an unknown name is answered with the near ones
+            await connect(router, *([server] if server else []))
+            cards = _matching(router.tools, " ".join(query), server)
+            if as_json:
+                _print_cards(cards)
+            else:
+                _show_cards(router, cards)
+            return 0 if cards else 1
+
+    return run(work)
+
+
+@click.command()
+@click.argument("name")
+@house_options
+def tool(name: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """Show everything known about the tool NAME, and where each piece comes from.
+
+    NAME is its key (server/tool), the name models see, or the bare name when only one server has it.
+
+    \b
+    Examples:
+      fingerpost tool time/get_current_time
+      fingerpost tool get_current_time --json
+    """
+    from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run
+
+    loaded = read_settings(Asked(config, servers, as_json))
+
+    async def work() -> int:
+        async with open_router(loaded) as router:
+            owner = name.partition("/")[0]
+            known = any(status.name == owner for status in router.servers.statuses)
+            await connect(router, *([owner] if known and "/" in name else []))
+            card = router.tools.find(name)
+            if card is None:
+                return _say_unknown(router, name)
+            if as_json:
+                from fingerpost.surfaces.cli.screen import print_json
+
+                print_json(card_as_json(card))
+            else:
+                _show_card(router, card)
+            return 0
+
+    return run(work)
+
+
+def _matching(snapshot: Snapshot, query: str, server: str | None) -> list[ToolCard]:
+    cards = snapshot.search(query) if query else snapshot.cards
+    return [card for card in cards if server is None or card.server == server]
+
+
+def card_as_json(card: ToolCard) -> dict[str, Any]:
+    """A card for programs: identity first, then the definition exactly as the server sent it."""
+    from fingerpost.records.codec import to_plain
+
+    return {
+        "key": card.key,
+        "server": card.server,
+        "name": card.name,
+        "exposed_name": card.exposed_name,
+        "description": card.description,
+        "effect": to_plain(card.effect),
+        "fingerprint": card.fingerprint,
+        "intelligence": to_plain(card.intelligence),
+        "definition": card.definition,
+    }
+
+
+def _print_cards(cards: list[ToolCard]) -> None:
+    from fingerpost.surfaces.cli.screen import print_json
+
+    print_json([card_as_json(card) for card in cards])
+
+
+def _show_cards(router: Router, cards: list[ToolCard]) -> None:
+    from rich.text import Text
+
+    from fingerpost.surfaces.cli.screen import count, first_sentence, output, plain, table
+
+    owners = len({card.server for card in cards})
+    made = table(
+        f"{count(len(cards), 'tool')} of {count(owners, 'server')}",
+        "tool",
+        "effect",
+        "category",
+        "what it does",
+    )
+    for card in cards:
+        made.add_row(
+            Text(plain(card.key), style="bold"),
+            Text(card.effect.value, style=EFFECT_COLOURS[card.effect.value]),
+            card.intelligence.category.value,
+            first_sentence(card.description),
+        )
+    screen = output()
+    screen.print(made)
+    for line in _what_is_missing(router):
+        screen.print(line, style="yellow")
+
+
+def _what_is_missing(router: Router) -> Iterator[str]:
+    """A list that looks complete and is not would mislead: say what is left out, and where to look."""
+    from fingerpost.surfaces.cli.screen import plain
+
+    down = [plain(status.name) for status in router.servers.statuses if status.state == "down"]
+    if down:
+        yield f"not listed: the tools of {', '.join(down)} (down; see `fingerpost servers`)"
+    if changed := router.catalog.quarantined:
+        yield f"not listed: {len(changed)} changed since they were first seen (see `fingerpost pins`)"
+    if refused := [drop for drop in router.catalog.dropped if not drop.switched_off]:
+        yield f"not listed: {len(refused)} that could not be taken (see `fingerpost doctor`)"
+    if off := [drop for drop in router.catalog.dropped if drop.switched_off]:
+        yield f"not listed: {len(off)} switched off in the settings"
+
+
+def _say_unknown(router: Router, name: str) -> int:
+    from fingerpost.surfaces.cli.screen import plain
+
+    held = [entry for entry in router.catalog.quarantined if name in (entry.card.key, entry.card.name)]
+    if held:
+        click.echo(f"{plain(held[0].card.key)} is quarantined: its definition changed.", err=True)
+        click.echo(f"  fix: look at `fingerpost pins diff {plain(held[0].card.key)}`", err=True)
+        return 1
+    click.echo(f"No tool is called {plain(name)!r}.", err=True)
+    if near := router.tools.near(name):
+        click.echo("  Did you mean: " + ", ".join(plain(card) for card in near), err=True)
+    return 1
+
+
+def _show_card(router: Router, card: ToolCard) -> None:
+    from rich.text import Text
+
+    from fingerpost.surfaces.cli.screen import output, plain, table
+
+    screen = output()
+    screen.print(Text(plain(card.key), style="bold"), Text(f"  seen by models as {card.exposed_name}"))
+    screen.print(Text(plain(card.description)))
+    facts = table(None, "what", "value", "from", "because")
+    for label, known in _facts(card):
+        facts.add_row(
+            label, Text(plain(_shown(known.value))), known.source, Text(plain(known.reason), style="dim")
+        )
+    screen.print(facts)
+    _show_parameters(card)
+    screen.print(Text(f"fingerprint {card.fingerprint}", style="dim"))
+    status = router.servers.status(card.server)
+    screen.print(Text(f"server {plain(card.server)} is {status.state}, via {status.transport}", style="dim"))
+
+
+def _facts(card: ToolCard) -> Iterator[tuple[str, Known[Any]]]:
+    know = card.intelligence
+    yield "effect", card.effect
+    yield "category", know.category
+    yield "priority", know.priority
+    yield "falls back to", know.hierarchy
+    yield "conflicts with", know.conflicts
+    yield "typical time (ms)", know.latency.typical
+    yield "time-out (ms)", know.latency.timeout
+    yield "show progress after (ms)", know.latency.feedback_delay
+    yield "typical answer (tokens)", know.response.typical_tokens
+    yield "longest answer (tokens)", know.response.max_tokens
+    yield "structured answer", know.response.structured
+    yield "needs a summary", know.response.needs_summary
+    yield "words that speak for it", know.signals.keywords
+    yield "weight of these words", know.signals.weight
+    yield "exclusive intent", know.signals.exclusive_intent
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case True:
+            return "yes"
+        case False:
+            return "no"
+        case None | ():
+            return "none"
+        case tuple():
+            return ", ".join(str(item) for item in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        case _:
+            return str(value)
+
+
+def _show_parameters(card: ToolCard) -> None:
+    from rich.text import Text
+
+    from fingerpost.surfaces.cli.screen import first_sentence, output, plain, table
+
+    hints = card.intelligence.parameters
+    if not hints.required and not hints.optional:
+        output().print("takes no parameters")
+        return
+    made = table(None, "parameter", "", "type", "example", "what it is")
+    for names, need in ((hints.required, "required"), (hints.optional, "optional")):
+        for name in names:
+            kind, meaning = _parameter(card, name)
+            example = str(hints.examples.get(name, ""))
+            made.add_row(plain(name), need, plain(kind), Text(plain(example)), Text(first_sentence(meaning)))
+    output().print(made)
+
+
+def _parameter(card: ToolCard, name: str) -> tuple[str, str]:
+    """What the server's own schema says: the type and the description, when they are there."""
+    match card.definition.get("inputSchema"):
+        case {"properties": {**properties}}:
+            schema = properties.get(name)
+        case _:
+            schema = None
+    if not isinstance(schema, dict):
+        return "", ""
+    kind, meaning = schema.get("type", ""), schema.get("description", "")
+    return str(kind), str(meaning)

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fingerpost.records import Effect, Json, Source
+from fingerpost.settings.model import ToolOverride
+from tests.catalog.definitions import UNHURRIED, card, tool
+from tests.catalog.labelled import LABELLED
+from tests.requirements import proves
+
+_DANGER = [Effect.READ, Effect.WRITE, Effect.DESTROY]
+
+
+def effect_of(name: str, description: str = "", **parts: Json) -> Effect:
+    return card(tool(name, description, **parts)).effect.value
+
+
+@proves("H16")
+def test_no_labelled_tool_that_acts_is_taken_for_reading_and_nine_in_ten_are_exact() -> None:
+    judged = [(label, effect_of(label.name, label.description)) for label in LABELLED]
+    taken_for_reading = [
+        label.name for label, effect in judged if effect is Effect.READ and label.effect is not Effect.READ
+    ]
+    exact = sum(effect is label.effect for label, effect in judged)
+    assert len(LABELLED) >= 120
+    assert taken_for_reading == []
+    assert exact / len(LABELLED) >= 0.9
+
+
+@proves("H16")
+@pytest.mark.parametrize(
+    ("name", "description"),
+    [
+        ("get_or_create_user", ""),
+        ("findAndReplace", ""),
+        ("list_and_close_stale_issues", ""),
+        ("search_and_book_flight", ""),
+        ("compare_and_swap", ""),
+        ("check_out_book", ""),
+        ("list_cleanup", ""),
+        ("optimize_query", ""),
+        ("summary_email", "Email a summary to the team"),
+        ("getdel", "Get the value of a key and delete the key"),
+        ("fetch_mail", "Deletes the mails from the server after reading them"),
+        ("preview_deployment", "Deploys a preview"),
+        ("get_file", "Permanently erases the file"),
+        ("graphql_query", "Run a GraphQL query or mutation"),
+        ("mysql_query", ""),
+        ("frobnicate", ""),
+        ("do_it", "A tool"),
+    ],
+)
+def test_a_name_that_hides_an_act_behind_reading_is_not_taken_for_reading(
+    name: str, description: str
+) -> None:
+    assert effect_of(name, description) is not Effect.READ
+
+
+@proves("H16")
+def test_a_read_only_claim_is_believed_where_no_word_contradicts_it() -> None:
+    found = card(tool("open_nodes", "", annotations={"readOnlyHint": True})).effect
+    assert (found.value, found.source) == (Effect.READ, Source.ANNOTATION)
+
+
+@proves("H16")
+def test_a_read_only_claim_is_not_believed_against_a_destructive_name() -> None:
+    found = card(tool("delete_everything", "", annotations={"readOnlyHint": True})).effect
+    assert (found.value, found.source) == (Effect.DESTROY, Source.INFERRED)
+    assert "'delete'" in found.reason
+    assert "not believed" in found.reason
+
+
+@proves("H16")
+def test_a_claim_of_danger_is_always_believed() -> None:
+    found = card(tool("get_weather", "", annotations={"destructiveHint": True, "readOnlyHint": True})).effect
+    assert (found.value, found.source) == (Effect.DESTROY, Source.ANNOTATION)
+    assert effect_of("list_things", annotations={"readOnlyHint": False}) is Effect.WRITE
+
+
+@proves("H16")
+@pytest.mark.parametrize("junk", [None, [], "yes", {"readOnlyHint": "true"}, {"readOnlyHint": 1}])
+def test_annotations_that_are_not_hints_say_nothing(junk: Json) -> None:
+    found = card(tool("frobnicate", "", annotations=junk)).effect
+    assert (found.value, found.source) == (Effect.WRITE, Source.DEFAULT)
+
+
+@proves("H16")
+def test_what_a_person_wrote_wins_over_every_other_witness() -> None:
+    written = ToolOverride(match="shop/delete_*", effect=Effect.READ)
+    found = card(tool("delete_cache", annotations={"destructiveHint": True}), overrides=[written]).effect
+    assert (found.value, found.source) == (Effect.READ, Source.WRITTEN)
+    assert "shop/delete_*" in found.reason
+
+
+@proves("H16")
+def test_a_tool_is_as_dangerous_as_the_worst_action_it_offers() -> None:
+    def choosing(*actions: str) -> dict[str, Json]:
+        return {"type": "object", "properties": {"action": {"enum": list(actions)}}}
+
+    assert effect_of("get_record", inputSchema=choosing("read", "list")) is Effect.READ
+    assert effect_of("get_record", inputSchema=choosing("read", "update")) is Effect.WRITE
+    assert effect_of("get_record", inputSchema=choosing("read", "delete")) is Effect.DESTROY
+    assert effect_of("records", inputSchema=choosing("read", "frobnicate")) is Effect.WRITE
+
+
+@proves("H16")
+def test_sql_as_it_comes_is_dangerous_unless_it_only_reads() -> None:
+    assert effect_of("query", "Run SQL on the database") is Effect.DESTROY
+    assert effect_of("query", "Run a read-only SQL query") is Effect.READ
+    assert effect_of("helper", inputSchema={"properties": {"code": {"type": "string"}}}) is Effect.DESTROY
+
+
+@proves("H16")
+def test_a_denied_danger_is_no_danger() -> None:
+    assert effect_of("get_page", "Reads a page. It never overwrites anything.") is Effect.READ
+    assert effect_of("page", "Returns a page and never deletes or overwrites it") is Effect.READ
+
+
+@proves("H16")
+@UNHURRIED
+@given(st.text(min_size=1, max_size=60), st.text(max_size=200), st.booleans())
+def test_a_destructive_verb_can_never_be_talked_down(before: str, description: str, claim: bool) -> None:
+    definition = tool(f"{before}_delete_things", description, annotations={"readOnlyHint": claim})
+    assert card(definition).effect.value is Effect.DESTROY
+
+
+@proves("H16")
+@UNHURRIED
+@given(
+    name=st.text(min_size=1, max_size=40).filter(lambda text: bool(text.strip())),
+    description=st.text(max_size=80),
+    annotations=st.dictionaries(st.sampled_from(["readOnlyHint", "destructiveHint"]), st.booleans()),
+)
+def test_annotations_never_make_a_tool_less_dangerous_than_its_own_verbs(
+    name: str, description: str, annotations: dict[str, Json]
+) -> None:
+    bare = card(tool(name, description)).effect
+    claimed = card(tool(name, description, annotations=annotations)).effect
+    assert claimed.reason
+    if bare.source is Source.INFERRED and "may mean anything" not in bare.reason:
+        assert _DANGER.index(claimed.value) >= _DANGER.index(bare.value)

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import json
+from types import MappingProxyType
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fingerpost.catalog import fingerprint
+from fingerpost.catalog.fingerprint import FINGERPRINTED
+from fingerpost.records import Json
+from tests.catalog.definitions import UNHURRIED, tool
+from tests.requirements import proves
+
+json_values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+definitions = st.fixed_dictionaries(
+    {"name": st.text(min_size=1)}, optional=dict.fromkeys(FINGERPRINTED[1:], json_values)
+)
+
+
+def reordered(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: reordered(value[key]) for key in reversed(list(value))}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - any JSON
+    if isinstance(value, list):
+        return [reordered(item) for item in value]  # pyright: ignore[reportUnknownVariableType] - any JSON
+    return value
+
+
+@proves("F24")
+@UNHURRIED
+@given(definitions)
+def test_key_order_white_space_and_mapping_type_do_not_matter(definition: dict[str, Json]) -> None:
+    spaced = json.loads(json.dumps(reordered(definition), indent=3))
+    assert fingerprint(spaced) == fingerprint(definition) == fingerprint(MappingProxyType(definition))
+
+
+@proves("F24")
+@UNHURRIED
+@given(definitions, st.sampled_from(FINGERPRINTED), json_values)
+def test_any_change_to_a_covered_part_changes_the_fingerprint(
+    definition: dict[str, Json], part: str, value: Json
+) -> None:
+    changed = {**definition, part: value}
+    same = json.dumps(definition.get(part), sort_keys=True) == json.dumps(value, sort_keys=True)
+    assert (fingerprint(changed) == fingerprint(definition)) == same
+
+
+@proves("F24")
+@UNHURRIED
+@given(json_values)
+def test_meta_icons_and_unknown_parts_do_not_count(value: Json) -> None:
+    plain = tool("get_thing")
+    assert fingerprint({**plain, "_meta": value, "icons": value, "newInSomeProtocol": value}) == fingerprint(
+        plain
+    )
+
+
+@proves("F24")
+def test_a_true_and_a_one_are_different_definitions() -> None:
+    assert fingerprint(tool("a", inputSchema={"default": True})) != fingerprint(
+        tool("a", inputSchema={"default": 1})
+    )

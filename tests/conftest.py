@@ -1,0 +1,22 @@
+"""Shared by all tests: one async backend, and no blocking call on the event loop goes unseen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from blockbuster import BlockBuster
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def no_blocking_calls() -> Iterator[None]:
+    """A blocking call (file, sleep, socket) made by our code on the event loop fails the test."""
+    guard = BlockBuster(scanned_modules=["fingerpost"])
+    guard.activate()
+    yield
+    guard.deactivate()

@@ -1,0 +1,111 @@
+"""Where events go, and what a slow or broken reader costs: itself."""
+
+from __future__ import annotations
+
+import logging
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from fingerpost.events import (
+    Event,
+    EventsDropped,
+    Fanout,
+    LiveFeed,
+    LogSink,
+    MemorySink,
+    PacketReceived,
+    ToolDropped,
+)
+from fingerpost.records import Packet
+from tests.requirements import proves
+
+
+def numbered(number: int) -> ToolDropped:
+    return ToolDropped(server="s", tool=str(number), reason="test")
+
+
+def number_of(event: Event) -> int:
+    assert isinstance(event, ToolDropped)
+    return int(event.tool)
+
+
+@proves("H22")
+async def test_a_slow_reader_loses_its_oldest_events_and_is_told_how_many() -> None:
+    feed = LiveFeed()
+    with feed.subscribe(limit=10) as reader:
+        for number in range(25):
+            feed.emit(numbered(number))  # nobody reads meanwhile, and nothing waits
+        marker = await anext(reader)
+        assert isinstance(marker, EventsDropped)
+        assert marker.count == 15
+        assert [number_of(await anext(reader)) for _ in range(10)] == list(range(15, 25))
+
+
+@proves("H22")
+async def test_one_slow_reader_takes_nothing_from_another() -> None:
+    feed = LiveFeed()
+    seen: list[int] = []
+    with feed.subscribe(limit=2) as _slow, feed.subscribe(limit=100) as quick:
+
+        async def read() -> None:
+            async for event in quick:
+                seen.append(number_of(event))
+                if len(seen) == 50:
+                    return
+
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as group:
+                group.start_soon(read)
+                for number in range(50):
+                    feed.emit(numbered(number))
+                    await anyio.lowlevel.checkpoint()
+    assert seen == list(range(50))
+
+
+async def test_a_reader_waits_for_what_comes_later() -> None:
+    feed = LiveFeed()
+    with feed.subscribe() as reader, anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+
+            async def later() -> None:
+                await anyio.sleep(0.01)
+                feed.emit(numbered(7))
+
+            group.start_soon(later)
+            assert number_of(await anext(reader)) == 7
+
+
+def test_a_reader_that_left_is_forgotten() -> None:
+    feed = LiveFeed()
+    with feed.subscribe():
+        pass
+    feed.emit(numbered(1))
+
+
+def test_a_sink_that_fails_costs_only_itself(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken:
+        def emit(self, event: Event) -> None:
+            raise OSError("disk gone")
+
+    memory = MemorySink()
+    fanout = Fanout(Broken(), memory)
+    with caplog.at_level(logging.CRITICAL):
+        fanout.emit(numbered(1))
+    assert [number_of(event) for event in memory.events] == [1]
+    assert fanout.failures == 1
+
+
+def test_memory_keeps_the_newest() -> None:
+    memory = MemorySink(limit=3)
+    for number in range(5):
+        memory.emit(numbered(number))
+    assert [number_of(event) for event in memory.events] == [2, 3, 4]
+
+
+def test_the_log_gets_one_line_an_event(caplog: pytest.LogCaptureFixture) -> None:
+    packet = Packet.start("hello there")
+    with caplog.at_level(logging.INFO, logger="fingerpost.events"):
+        LogSink().emit(PacketReceived.of(packet))
+    assert caplog.messages == [f"packet_received {packet.packet_id} hello there"]

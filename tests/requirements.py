@@ -1,0 +1,182 @@
+"""What Fingerpost promises, and which of it is proven.
+
+Every promise has an id: `A1` … `E11` come from the five source documents, `F…`
+are the faults to survive, `P…` the performance goals, `H…` the house's own.
+A test names what it proves with `@proves("A1")`. `test_requirements.py` checks
+both directions: every promise has a test or a gap that says what is missing,
+and every test that proves something proves a promise listed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import pytest
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A behaviour, and what of it is still missing (None: nothing)."""
+
+    behaviour: str
+    gap: str | None = None
+
+
+def proves(*ids: str) -> Callable[[F], F]:
+    """Mark a test as evidence for these promises."""
+    unknown = [name for name in ids if name not in REQUIREMENTS]
+    if unknown:
+        message = f"no such requirement: {', '.join(unknown)}"
+        raise ValueError(message)
+    return pytest.mark.proves(*ids)
+
+
+_CALL = "comes with the call path"
+_NARROW = "comes with narrowing"
+_CHOOSE = "comes with choosing and answering"
+_GATEWAY = "comes with the MCP gateway"
+_HTTP = "comes with the OpenAI-compatible endpoint and the console"
+_BUILTIN = "comes with Fingerpost's own servers"
+
+REQUIREMENTS: dict[str, Requirement] = {
+    # A. Cognition-packet tool routing
+    "A1": Requirement("A request is a packet with all its sections; JSON and back without loss"),
+    "A2": Requirement("Whether a tool is needed is decided before any selection", _NARROW),
+    "A3": Requirement("Selection is one low-temperature structured call; junk never executes", _CHOOSE),
+    "A4": Requirement("The prime model reviews; not approved caps at 0.5, a failed review is 0.0", _CHOOSE),
+    "A5": Requirement("Below the threshold nothing runs without a person's approval", _CHOOSE),
+    "A6": Requirement("The execution status moves only along allowed steps, each recorded"),
+    "A7": Requirement("A lite and a prime model, each standing in for the other", _CHOOSE),
+    "A8": Requirement("ai.read, ai.write, ai.execute and embedding.query work through MCP", _BUILTIN),
+    "A9": Requirement("Write and execute tools dry-run until two switches allow them", _BUILTIN),
+    "A10": Requirement(
+        "The result is injected into the packet; the final answer uses it", f"the answer {_CHOOSE}"
+    ),
+    "A11": Requirement("Reinjection is counted and capped", f"answering at the cap {_CHOOSE}"),
+    "A12": Requirement("Selection, review, decision and execution are reflected and audited"),
+    "A13": Requirement("The settings block tool_routing with its seven values"),
+    "A14": Requirement("The ten system tasks exist on the packet"),
+    "A15": Requirement("Invented tool syntax never reaches the user", _CHOOSE),
+    "A16": Requirement("Measured: the right tool, calibrated confidence, little added time", _CHOOSE),
+    "A17": Requirement(
+        "Chains, learning, run-time registration, parallel calls, cached results",
+        "run-time registration is there; the rest comes with the call path and later",
+    ),
+    "A18": Requirement("A chat connector end to end", _BUILTIN),
+    # B. Tools and instructions
+    "B1": Requirement("Definitions and instructions come from one tool record", _CHOOSE),
+    "B2": Requirement("A knowledge base with six tools", _BUILTIN),
+    "B3": Requirement("Three routing tools hand over to specialists", _BUILTIN),
+    "B4": Requirement("Single-decision mode", _CHOOSE),
+    "B5": Requirement("The system prompt is assembled from persona, tools and directives", _CHOOSE),
+    "B6": Requirement("What the conversation holds is answered from it", _NARROW),
+    "B7": Requirement("Tool sets by context", _BUILTIN),
+    "B8": Requirement("Tool sets by persona", _BUILTIN),
+    "B9": Requirement("Remote tools over HTTP with the caller's API key", _CALL),
+    "B10": Requirement("Tools by user, usage analytics, adapting instructions, chains", _BUILTIN),
+    "B11": Requirement("Measured: fewer unnecessary tool uses", _NARROW),
+    "B12": Requirement("Context building: user, conversation, count, history", _CHOOSE),
+    # C. Tool execution flow
+    "C1": Requirement("OpenAI-format tool calls are parsed; bad arguments become a clear error", _CALL),
+    "C2": Requirement("Dotted names resolve to tool and operation", _CALL),
+    "C3": Requirement("Unknown tools are answered with near names", _CALL),
+    "C4": Requirement("Arguments are validated before execution: missing, wrong type, bad value", _CALL),
+    "C5": Requirement("Consolidated tools with an operation parameter", _BUILTIN),
+    "C6": Requirement("Dangerous operations need a grant", f"grants are stored; asking {_CALL}"),
+    "C7": Requirement("One result shape, six kinds of error", _CALL),
+    "C8": Requirement("Recovery by kind of error", _CALL),
+    "C9": Requirement("Stable tool order; connections reused", f"background commands {_CALL}"),
+    "C10": Requirement("Figures for reads and searches", _BUILTIN),
+    # D. Orchestration
+    "D1": Requirement("The tool intelligence registry: written, inferred, learned, each with its source"),
+    "D2": Requirement("Intent detection in Hebrew and English", _NARROW),
+    "D3": Requirement("Universal, explainable scoring", _NARROW),
+    "D4": Requirement("Never more than MAX_TOOLS offered", _NARROW),
+    "D5": Requirement("Cascade fallback", _CALL),
+    "D6": Requirement("Response optimisation", _CALL),
+    "D7": Requirement("Parameter normalisation", _CALL),
+    "D8": Requirement("Time-outs per tool", f"profiles carry them; enforcing {_CALL}"),
+    "D9": Requirement("Loop detection and circuit breaker", _CALL),
+    "D10": Requirement("Progress by latency tier", _CALL),
+    "D11": Requirement("A user never sees a raw error", f"the command does so; guidance on calls {_CALL}"),
+    "D12": Requirement("Every new behaviour behind a flag; filtering cached", f"the filter cache {_NARROW}"),
+    "D13": Requirement("Measured: failures, recovery, estimates, truncation", _CALL),
+    # E. Smart routing
+    "E1": Requirement("Smart-routing thresholds by option and environment", f"switching itself on {_NARROW}"),
+    "E2": Requirement("One light model call picks servers", _NARROW),
+    "E3": Requirement("The prompt lists servers in a stable order; the full conversation goes in", _NARROW),
+    "E4": Requirement("In doubt more servers; failure means all tools", _NARROW),
+    "E5": Requirement("Runs once per conversation", _NARROW),
+    "E6": Requirement("Events smart_routing_start and smart_routing_end", _NARROW),
+    "E7": Requirement("Metrics of smart routing", _NARROW),
+    "E8": Requirement("Simple and ReAct agent modes", _CHOOSE),
+    "E9": Requirement("A command compares with and without routing", _NARROW),
+    "E10": Requirement("Measured: fewer tools, fewer tokens, faster", _NARROW),
+    "E11": Requirement("Cached decisions, feedback, preferences", _BUILTIN),
+    # F. Faults to survive (those that touch connections, listings and the store; the rest follow)
+    "F1": Requirement("A server that crashes mid-call gives an error at once"),
+    "F2": Requirement("A hang ends at the deadline and the server is told"),
+    "F3": Requirement("A half-closed stream is an error, not partial success"),
+    "F4": Requirement("A slow drip ends at the total deadline"),
+    "F6": Requirement("A huge result is cut off while reading"),
+    "F7": Requirement("An endless stream ends at the byte limit"),
+    "F8": Requirement("Invalid JSON is an error"),
+    "F9": Requirement("Bytes that are not UTF-8 are an error"),
+    "F10": Requirement("A wrong or repeated response id never delivers another caller's result"),
+    "F11": Requirement("Both or neither of result and error is an error"),
+    "F12": Requirement("404, a lost session or 500: one new handshake, then an error"),
+    "F13": Requirement("NaN, Infinity and huge integers: valid JSON out, or an error"),
+    "F14": Requirement("A 10,000-deep result is an error"),
+    "F15": Requirement("An HTML login page is an error that names signing in"),
+    "F16": Requirement("A $ref loop in a schema is listed"),
+    "F17": Requirement("A 10,000-deep schema costs that server only"),
+    "F18": Requirement("A network $ref is never fetched"),
+    "F19": Requirement("One invalid schema drops one tool, with the reason"),
+    "F20": Requirement("Equal names are told apart, deterministically"),
+    "F21": Requirement("10,000 tools are all reachable"),
+    "F22": Requirement("Odd names are escaped or refused, and shown raw"),
+    "F23": Requirement("A list that changes mid-session is seen"),
+    "F24": Requirement("A changed definition is blocked until accepted"),
+    "F25": Requirement("An endless page cursor stops at the page limit"),
+    "F26": Requirement("A restarted server recovers by itself"),
+    "F27": Requirement("Floods on stderr and junk on stdout do not deadlock"),
+    "F28": Requirement("A child that ignores SIGTERM leaves no orphan, nor do its children"),
+    "F29": Requirement("A crash loop is backed off: few starts"),
+    "F33": Requirement("A one-time grant is spent once, whatever the number of processes"),
+    "F38": Requirement("A locked or corrupt database: bounded wait, clear error"),
+    "F39": Requirement("An edited or deleted audit row is detected"),
+    "F42": Requirement("All servers down at the start: it starts, and says so"),
+    "F49": Requirement("A secret in arguments, results or errors is masked everywhere"),
+    # P. Performance goals
+    "P9": Requirement("Help and import stay light: no heavy library is loaded"),
+    # H. The house
+    "H1": Requirement("File, environment and arguments merge in that order, each value with its origin"),
+    "H2": Requirement("Every configuration error names file, line and fix"),
+    "H3": Requirement("mcpServers files of Claude Desktop, Cursor and VS Code are read as they are"),
+    "H4": Requirement("The store behaves the same on SQLite and PostgreSQL"),
+    "H5": Requirement("An acknowledged write survives kill -9; writes share flushes"),
+    "H6": Requirement("The audit trail is a hash chain that can be verified"),
+    "H7": Requirement("The schema migrates forward and refuses what is newer"),
+    "H8": Requirement("Servers connect in parallel; a dead or slow one delays nobody"),
+    "H9": Requirement("A lost server is reconnected with capped, jittered waits"),
+    "H10": Requirement("A changed tool list is noticed in both eras"),
+    "H11": Requirement("stdio, streamable HTTP in both eras, legacy SSE and in-process servers connect"),
+    "H12": Requirement("One connection serves concurrent calls; all HTTP shares one client"),
+    "H13": Requirement("Upstream sign-in by OAuth; tokens stored and refreshed"),
+    "H14": Requirement("stderr of a child is kept in a bounded ring"),
+    "H15": Requirement("Exposed names: at most 64 characters, unique, stable"),
+    "H16": Requirement("The effect of a tool is judged, with the source of the judgement"),
+    "H17": Requirement("Snapshots are immutable, versioned, in deterministic order; changes are events"),
+    "H18": Requirement("Typical latency and size are learned as running quantiles"),
+    "H19": Requirement("Commands print tables or JSON, with sensible exit codes"),
+    "H20": Requirement("Existing client configurations are found and merged"),
+    "H21": Requirement("doctor says what is wrong, in order of what to fix"),
+    "H22": Requirement("A slow live reader loses its oldest events with a marker; nobody waits"),
+    "H23": Requirement("A packet's state is rebuilt from its journal"),
+    "H24": Requirement("Every code block in the documentation runs"),
+    "H25": Requirement("Events have a schema version; unknown ones are kept, not lost"),
+}

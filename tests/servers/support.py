@@ -1,0 +1,94 @@
+"""What the tests of this package share: a pool with short waits, and waiting with a bound."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import anyio
+import psutil
+
+from fingerpost.events import Event, MemorySink, ServerStateChanged
+from fingerpost.records import JsonObject, ServerSpec, ServerState
+from fingerpost.servers import Servers, TokenBook
+from fingerpost.settings.model import LimitSettings
+
+PATIENCE = 20.0  # for what takes milliseconds when the machine is idle
+
+
+@asynccontextmanager
+async def pool(
+    *specs: ServerSpec,
+    sink: MemorySink | None = None,
+    tokens: TokenBook | None = None,
+    start: bool = True,
+    **limits: Any,
+) -> AsyncGenerator[Servers]:
+    """Servers with short waits between attempts; started and settled unless told otherwise."""
+    settings = LimitSettings.model_validate({"reconnect_max": 0.3, **limits})
+    async with Servers(specs, events=sink or MemorySink(), limits=settings, tokens=tokens) as servers:
+        if start:
+            servers.start()
+            assert await servers.settled(timeout=PATIENCE)
+        yield servers
+
+
+async def eventually(fact: Callable[[], bool], *, within: float = PATIENCE) -> None:
+    """Return when `fact` holds; fail when it does not within the time."""
+    with anyio.fail_after(within):
+        while not fact():  # noqa: ASYNC110 - facts about the outside world set no event
+            await anyio.sleep(0.02)
+
+
+def states(sink: MemorySink, server: str) -> list[ServerState]:
+    """The states a server went through, in order."""
+    return [event.state for event in _changes(sink) if event.server == server]
+
+
+def _changes(sink: MemorySink) -> list[ServerStateChanged]:
+    return [event for event in sink.events if isinstance(event, ServerStateChanged)]
+
+
+def of_kind(sink: MemorySink, kind: type[Event]) -> list[Event]:
+    return [event for event in sink.events if isinstance(event, kind)]
+
+
+def text_of(result: JsonObject) -> str:
+    """The text of a tool result."""
+    content = cast("list[dict[str, str]]", result["content"])
+    return content[0]["text"]
+
+
+def arguments_of(result: JsonObject) -> Any:
+    """The arguments an echoing tool got."""
+    return json.loads(text_of(result))
+
+
+def names(servers: Servers, name: str) -> list[str]:
+    listing = servers.listing(name)
+    return [] if listing is None else [cast("str", tool["name"]) for tool in listing.definitions]
+
+
+def children_of(process: int, word: str) -> list[psutil.Process]:
+    """The live descendants whose command line holds `word`."""
+    found: list[psutil.Process] = []
+    for child in psutil.Process(process).children(recursive=True):
+        try:
+            if word in " ".join(child.cmdline()) and child.status() != psutil.STATUS_ZOMBIE:
+                found.append(child)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def is_running(process: int) -> bool:
+    try:
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+OWN = os.getpid()

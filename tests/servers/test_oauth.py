@@ -1,0 +1,305 @@
+"""Signing in to a real OAuth-protected MCP server, and staying signed in."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import unquote
+from urllib.request import urlopen
+
+import anyio
+import pytest
+from mcp.server.auth.provider import (
+    AccessToken,
+    AuthorizationCode,
+    AuthorizationParams,
+    OAuthAuthorizationServerProvider,
+    ProviderTokenVerifier,
+    RefreshToken,
+    construct_redirect_uri,
+)
+from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions
+from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+from pydantic import AnyHttpUrl
+
+from fingerpost.errors import ConfigError, ServerUnavailable
+from fingerpost.records import OAuthSpec, ServerState
+from fingerpost.redaction import scrub
+from fingerpost.servers import Server, login
+from fingerpost.testing import MemoryTokens, served, stdio_fault, tool_server
+from tests.requirements import proves
+from tests.servers.support import PATIENCE, arguments_of, eventually, pool
+
+
+class Authority(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):
+    """An authority that grants whatever is asked, in memory, and can be told to take it back."""
+
+    def __init__(self) -> None:
+        self.clients: dict[str, OAuthClientInformationFull] = {}
+        self.codes: dict[str, AuthorizationCode] = {}
+        self.access: dict[str, AccessToken] = {}
+        self.refresh: dict[str, RefreshToken] = {}
+        self.refreshed = 0
+        self.lifetime = 3600
+
+    async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
+        return self.clients.get(client_id)
+
+    async def register_client(self, client_info: OAuthClientInformationFull) -> None:
+        self.clients[client_info.client_id] = client_info
+
+    async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
+        code = AuthorizationCode(
+            code=secrets.token_hex(20),
+            scopes=params.scopes or [],
+            expires_at=time.time() + 60,
+            client_id=client.client_id,
+            code_challenge=params.code_challenge,
+            redirect_uri=params.redirect_uri,
+            redirect_uri_provided_explicitly=params.redirect_uri_provided_explicitly,
+            resource=params.resource,
+        )
+        self.codes[code.code] = code
+        return construct_redirect_uri(str(params.redirect_uri), code=code.code, state=params.state)
+
+    async def load_authorization_code(
+        self, client: OAuthClientInformationFull, authorization_code: str
+    ) -> AuthorizationCode | None:
+        return self.codes.get(authorization_code)
+
+    async def exchange_authorization_code(
+        self, client: OAuthClientInformationFull, authorization_code: AuthorizationCode
+    ) -> OAuthToken:
+        del self.codes[authorization_code.code]
+        return self._grant(client.client_id, authorization_code.scopes)
+
+    async def load_refresh_token(
+        self, client: OAuthClientInformationFull, refresh_token: str
+    ) -> RefreshToken | None:
+        return self.refresh.get(refresh_token)
+
+    async def exchange_refresh_token(
+        self, client: OAuthClientInformationFull, refresh_token: RefreshToken, scopes: list[str]
+    ) -> OAuthToken:
+        self.refreshed += 1
+        del self.refresh[refresh_token.token]
+        return self._grant(client.client_id, scopes)
+
+    async def load_access_token(self, token: str) -> AccessToken | None:
+        return self.access.get(token)
+
+    async def revoke_token(self, token: AccessToken | RefreshToken) -> None:
+        self.access.pop(token.token, None)
+
+    def _grant(self, client_id: str, scopes: list[str]) -> OAuthToken:
+        access, refresh = secrets.token_hex(20), secrets.token_hex(20)
+        self.access[access] = AccessToken(token=access, client_id=client_id, scopes=scopes)
+        self.refresh[refresh] = RefreshToken(token=refresh, client_id=client_id, scopes=scopes)
+        return OAuthToken(
+            access_token=access, refresh_token=refresh, expires_in=self.lifetime, scope=" ".join(scopes)
+        )
+
+
+@asynccontextmanager
+async def protected(authority: Authority) -> AsyncGenerator[str]:
+    """A protected MCP server with its own authority; the address of its endpoint."""
+    async with served(_nothing) as free:
+        base = free  # a port that was free a moment ago
+    port = int(base.rpartition(":")[2])
+    settings = AuthSettings(
+        issuer_url=AnyHttpUrl(base),
+        resource_server_url=AnyHttpUrl(f"{base}/mcp"),
+        client_registration_options=ClientRegistrationOptions(enabled=True),
+        validate_token_resource=False,
+    )
+    app = tool_server("locked").server.streamable_http_app(
+        auth=settings, auth_server_provider=authority, token_verifier=ProviderTokenVerifier(authority)
+    )
+    async with served(app, port=port) as address:
+        yield f"{address}/mcp"
+
+
+async def _nothing(scope: Any, receive: Any, send: Any) -> None:
+    if scope["type"] == "lifespan":
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+
+
+def person(url: str) -> None:
+    """Somebody whose browser follows where it is sent, and who agrees to everything."""
+    with urlopen(url, timeout=PATIENCE) as page:
+        assert page.status == 200
+
+
+@proves("H13", "F15")
+async def test_without_a_sign_in_a_protected_server_is_down_and_no_browser_opens():
+    authority = Authority()
+    async with (
+        protected(authority) as url,
+        pool(Server.http("locked", url), tokens=MemoryTokens()) as servers,
+    ):
+        status = servers.status("locked")
+        assert status.state is ServerState.DOWN
+        assert "needs signing in (HTTP 401)" in (status.reason or "")
+        assert status.hint == "run: fingerpost servers login locked"
+    assert authority.clients == {}
+
+
+@proves("H13")
+async def test_after_signing_in_the_server_works_and_the_sign_in_outlives_the_pool():
+    authority, tokens = Authority(), MemoryTokens()
+    async with protected(authority) as url:
+        spec = Server.http("locked", url)
+        assert await login(spec, tokens, open_browser=person, timeout=PATIENCE)
+        for number in range(2):
+            async with pool(spec, tokens=tokens) as servers:
+                result = await servers.call("locked", "echo", {"n": number}, timeout=PATIENCE)
+                assert arguments_of(result) == {"n": number}
+        assert authority.refreshed == 0
+
+
+@proves("H13")
+async def test_an_expired_token_is_renewed_before_it_is_used():
+    authority, tokens = Authority(), MemoryTokens()
+    authority.lifetime = -1
+    async with protected(authority) as url:
+        spec = Server.http("locked", url)
+        await login(spec, tokens, open_browser=person, timeout=PATIENCE)
+        before = tokens.entries["locked"]
+        authority.lifetime = 3600
+        async with pool(spec, tokens=tokens) as servers:
+            await servers.call("locked", "echo", {}, timeout=PATIENCE)
+        assert authority.refreshed == 1
+        assert tokens.entries["locked"] != before
+
+
+@proves("H13")
+async def test_a_token_refused_in_the_middle_is_renewed_once_for_all_calls():
+    authority, tokens = Authority(), MemoryTokens()
+    async with protected(authority) as url:
+        spec = Server.http("locked", url)
+        await login(spec, tokens, open_browser=person, timeout=PATIENCE)
+        async with pool(spec, tokens=tokens) as servers:
+            authority.access.clear()
+            answers: list[Any] = []
+
+            async def ask(number: int) -> None:
+                answers.append(
+                    arguments_of(await servers.call("locked", "echo", {"n": number}, timeout=PATIENCE))["n"]
+                )
+
+            async with anyio.create_task_group() as tasks:
+                for number in range(8):
+                    tasks.start_soon(ask, number)
+            assert sorted(answers) == list(range(8))
+        assert authority.refreshed == 1
+
+
+@proves("H13")
+async def test_when_the_sign_in_is_taken_back_the_reason_asks_for_a_new_one():
+    authority, tokens = Authority(), MemoryTokens()
+    async with protected(authority) as url:
+        spec = Server.http("locked", url)
+        await login(spec, tokens, open_browser=person, timeout=PATIENCE)
+        authority.access.clear()
+        authority.refresh.clear()
+        async with pool(spec, tokens=tokens) as servers:
+            await eventually(lambda: servers.status("locked").state is ServerState.DOWN)
+            assert "needs signing in" in (servers.status("locked").reason or "")
+
+
+@proves("H13")
+async def test_a_token_is_never_sent_to_another_address():
+    authority, tokens = Authority(), MemoryTokens()
+    async with protected(authority) as url:
+        await login(Server.http("locked", url), tokens, open_browser=person, timeout=PATIENCE)
+    seen: list[dict[str, str]] = []
+
+    async def thief(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await _nothing(scope, receive, send)
+            return
+        seen.append({name.decode(): value.decode() for name, value in scope["headers"]})
+        await send({"type": "http.response.start", "status": 401, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async with served(thief) as base, pool(Server.http("locked", f"{base}/mcp"), tokens=tokens):
+        pass
+    assert seen
+    assert not any("authorization" in headers for headers in seen)
+
+
+async def test_a_client_registered_by_hand_is_used():
+    authority, tokens = Authority(), MemoryTokens()
+    async with protected(authority) as url:
+        # The authority learns of the client, and of its loopback address, out of band.
+        async with served(_nothing) as base:
+            port = int(base.rpartition(":")[2])
+        authority.clients["by-hand"] = OAuthClientInformationFull.model_validate(
+            {
+                "client_id": "by-hand",
+                "client_secret": "a-secret-of-ours",
+                "redirect_uris": [f"http://127.0.0.1:{port}/callback"],
+                "token_endpoint_auth_method": "client_secret_post",
+            }
+        )
+        oauth = OAuthSpec(client_id="by-hand", client_secret="a-secret-of-ours", redirect_port=port)
+        spec = Server.http("locked", url, oauth=oauth)
+        assert await login(spec, tokens, open_browser=person, timeout=PATIENCE)
+        assert list(authority.clients) == ["by-hand"]
+
+
+async def test_a_person_who_says_no_is_reported_and_nothing_is_stored():
+    tokens = MemoryTokens()
+
+    def unwilling(url: str) -> None:
+        query = url.partition("?")[2]
+        redirect = next(part for part in query.split("&") if part.startswith("redirect_uri="))
+        address = unquote(redirect.removeprefix("redirect_uri="))
+        with urlopen(f"{address}?error=access_denied&error_description=not+today", timeout=PATIENCE):
+            pass
+
+    async with protected(Authority()) as url:
+        with pytest.raises(ServerUnavailable, match="not today"):
+            await login(Server.http("locked", url), tokens, open_browser=unwilling, timeout=PATIENCE)
+    assert tokens.entries == {}
+
+
+async def test_nobody_signing_in_ends_at_the_time_given():
+    async with protected(Authority()) as url:
+        with pytest.raises(ServerUnavailable, match="nobody signed in"):
+            await login(
+                Server.http("locked", url), MemoryTokens(), open_browser=lambda url: None, timeout=0.7
+            )
+
+
+async def test_a_server_that_asks_for_nothing_is_reported_as_such():
+    async with served(tool_server("open").server.streamable_http_app()) as base:
+        spec = Server.http("open", f"{base}/mcp")
+        assert not await login(spec, MemoryTokens(), open_browser=person, timeout=PATIENCE)
+
+
+async def test_only_servers_at_an_address_are_signed_in_to():
+    with pytest.raises(ConfigError, match="not a server at an address"):
+        await login(stdio_fault("none"), MemoryTokens(), open_browser=person)
+
+
+async def test_a_damaged_sign_in_counts_as_none():
+    tokens = MemoryTokens()
+    await tokens.put("locked", json.dumps({"odd": 1}).encode())
+    async with protected(Authority()) as url, pool(Server.http("locked", url), tokens=tokens) as servers:
+        assert "needs signing in" in (servers.status("locked").reason or "")
+
+
+@proves("H13", "F49")
+async def test_stored_secrets_are_masked_in_every_text():
+    authority, tokens = Authority(), MemoryTokens()
+    async with protected(authority) as url:
+        await login(Server.http("locked", url), tokens, open_browser=person, timeout=PATIENCE)
+    (token,) = authority.access
+    assert token not in scrub(f"the token is {token}")

@@ -1,0 +1,291 @@
+"""The pure parts that read what servers send: lines, events, messages, definitions, waits."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+
+from fingerpost.errors import ConfigError
+from fingerpost.servers import Server
+from fingerpost.servers.backoff import wait_before
+from fingerpost.servers.definitions import Intake
+from fingerpost.servers.lifeline import Pace
+from fingerpost.servers.ring import LineSplitter, LineTooLong, Ring
+from fingerpost.servers.schemas import schema_fault
+from fingerpost.servers.sse import EventReader, EventTooLarge
+from fingerpost.servers.wire import TooLongInteger, Unreadable, answered_by, parse_message
+from fingerpost.settings.model import LimitSettings
+from tests.requirements import proves
+
+json_values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    """`data` in pieces, cut at these places (modulo its length)."""
+    edges = sorted({place % (len(data) + 1) for place in places} | {0, len(data)})
+    return [data[begin:end] for begin, end in pairwise(edges)]
+
+
+places = st.lists(st.integers(min_value=0, max_value=10_000), max_size=12)
+
+
+# -- lines and rings ---------------------------------------------------------------------------------
+
+
+@given(lines=st.lists(st.binary(max_size=40).map(lambda line: line.replace(b"\n", b""))), at=places)
+def test_lines_come_out_whole_however_they_are_cut(lines: list[bytes], at: list[int]):
+    splitter = LineSplitter(1000)
+    got = [
+        line for piece in cut(b"".join(line + b"\n" for line in lines), at) for line in splitter.feed(piece)
+    ]
+    assert got == lines
+    assert splitter.rest == b""
+
+
+@proves("F7")
+@given(length=st.integers(min_value=0, max_value=60), at=places, ended=st.booleans())
+def test_a_line_is_refused_exactly_when_it_is_longer_than_the_limit(length: int, at: list[int], ended: bool):
+    splitter = LineSplitter(30)
+    data = b"short\n" + b"x" * length + (b"\n" if ended else b"")
+    refused = False
+    try:
+        for piece in cut(data, at):
+            splitter.feed(piece)
+    except LineTooLong:
+        refused = True
+    assert refused == (length > 30)
+
+
+@proves("H14")
+@given(chunks=st.lists(st.binary(max_size=50)), limit=st.integers(min_value=0, max_value=64))
+def test_a_ring_holds_exactly_the_newest_bytes(chunks: list[bytes], limit: int):
+    ring = Ring(limit)
+    for chunk in chunks:
+        ring.write(chunk)
+    everything = b"".join(chunks)
+    assert ring.tail() == everything[len(everything) - min(limit, len(everything)) :]
+    assert ring.written == len(everything)
+    assert len(ring.tail(5)) == min(5, limit, len(everything))
+
+
+# -- events ------------------------------------------------------------------------------------------
+
+
+@given(
+    payloads=st.lists(st.text(min_size=1).filter(lambda text: "\r" not in text)),
+    at=places,
+    end=st.sampled_from(["\n", "\r\n"]),
+)
+def test_events_come_out_whole_however_they_are_cut(payloads: list[str], at: list[int], end: str):
+    stream = "".join(
+        f": comment{end}event: message{end}"
+        + "".join(f"data: {line}{end}" for line in payload.split("\n"))
+        + f"id: {number}{end}{end}"
+        for number, payload in enumerate(payloads)
+    ).encode()
+    reader = EventReader(10_000)
+    events = [event for piece in cut(stream, at) for event in reader.feed(piece)]
+    assert [event.data.decode() for event in events] == payloads
+    assert [event.event_id for event in events] == [str(number) for number in range(len(payloads))]
+
+
+def test_an_unfinished_event_is_never_delivered():
+    assert EventReader(100).feed(b"data: half\n") == []
+
+
+def test_an_event_of_many_lines_is_bounded_as_a_whole():
+    reader = EventReader(100)
+    with pytest.raises(EventTooLarge):
+        for _ in range(20):
+            reader.feed(b"data: ten bytes!\n")
+
+
+@given(st.binary())
+def test_no_bytes_confuse_the_event_reader(data: bytes):
+    try:
+        EventReader(50).feed(data)
+    except EventTooLarge:
+        assert len(data) > 50
+
+
+# -- messages ----------------------------------------------------------------------------------------
+
+
+@given(result=st.dictionaries(st.text(), json_values, max_size=4), number=st.integers(0, 2**52))
+def test_a_reply_is_read_without_loss(result: dict[str, Any], number: int):
+    message = parse_message(json.dumps({"jsonrpc": "2.0", "id": number, "result": result}).encode())
+    assert isinstance(message, JSONRPCResponse)
+    assert message.id == number
+    assert message.result == result
+
+
+@proves("F8", "F9")
+@given(st.binary(max_size=200))
+def test_no_bytes_make_the_message_parser_fail_in_an_unexpected_way(data: bytes):
+    try:
+        message = parse_message(data)
+    except Unreadable as why:
+        assert str(why)
+    else:
+        assert isinstance(message, JSONRPCResponse | JSONRPCError | JSONRPCRequest | JSONRPCNotification)
+
+
+@proves("F11")
+@given(result=json_values, code=st.integers(-40000, 40000))
+def test_both_a_result_and_an_error_is_never_read_as_either(result: Any, code: int):
+    both = {"jsonrpc": "2.0", "id": 1, "result": {"a": result}, "error": {"code": code, "message": "x"}}
+    with pytest.raises(Unreadable, match="both"):
+        parse_message(json.dumps(both).encode())
+
+
+def test_an_error_that_is_null_beside_a_result_is_only_sloppy():
+    message = parse_message(b'{"jsonrpc":"2.0","id":1,"result":{"ok":true},"error":null}')
+    assert isinstance(message, JSONRPCResponse)
+
+
+@proves("F13")
+def test_a_number_too_long_to_carry_stands_out_instead_of_hiding_its_neighbours():
+    message = parse_message(b'{"jsonrpc":"2.0","id":1,"result":{"a":1,"b":%s}}' % (b"9" * 5000))
+    assert isinstance(message, JSONRPCResponse)
+    assert message.result["a"] == 1
+    assert isinstance(message.result["b"], TooLongInteger)
+
+
+@pytest.mark.parametrize(
+    ("data", "waiting", "expected"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"result":{', [7, 8], 7),
+        (b'{"jsonrpc":"2.0","result":{"x":' + b"1" * 20_000 + b',"id": 8,', [7, 8], 8),
+        (b'{"jsonrpc":"2.0","id":"seven","result":{', ["seven"], "seven"),
+        (b'{"jsonrpc":"2.0","result":{', [7], 7),
+        (b'{"jsonrpc":"2.0","result":{', [7, 8], None),
+        (b'{"jsonrpc":"2.0","method":"notifications/x","params":{', [7], None),
+        (b"*** welcome ***", [7], None),
+        (b'{"jsonrpc":"2.0","id":9,"result":{', [7, 8], None),
+    ],
+)
+def test_an_unreadable_message_fails_the_caller_it_was_meant_for_and_no_other(
+    data: bytes, waiting: list[Any], expected: Any
+):
+    assert answered_by(data, waiting) == expected
+
+
+# -- definitions -------------------------------------------------------------------------------------
+
+
+@proves("F19")
+@given(st.lists(json_values, max_size=6))
+def test_whatever_a_server_lists_every_entry_is_kept_or_dropped_with_a_reason(entries: list[Any]):
+    intake = Intake("s", LimitSettings(), modern=True)
+    assert intake.take([*entries, {"name": "good", "inputSchema": {"type": "object"}}])
+    assert len(intake.kept) + len(intake.dropped) == len(entries) + 1
+    assert intake.kept[-1]["name"] == "good"
+    assert all(dropped.reason and dropped.name for dropped in intake.dropped)
+
+
+def test_a_definition_larger_than_allowed_is_dropped():
+    intake = Intake("s", LimitSettings(definition_bytes=2048), modern=False)
+    intake.take([{"name": "fat", "description": "x" * 3000, "inputSchema": {"type": "object"}}])
+    assert "the limit is 2,048" in intake.dropped[0].reason
+
+
+def test_an_invalid_header_annotation_drops_the_tool_in_the_modern_era_only():
+    tool = {
+        "name": "t",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"a": {"type": "string", "x-mcp-header": "not a header\r\n"}},
+        },
+    }
+    modern = Intake("s", LimitSettings(), modern=True)
+    modern.take([tool])
+    assert "x-mcp-header is invalid" in modern.dropped[0].reason
+    old = Intake("s", LimitSettings(), modern=False)
+    old.take([tool])
+    assert old.kept == [tool]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        True,
+        {"type": ["string", "null"]},
+        {"type": "array", "items": [{"type": "string"}]},
+        {"properties": {"type": {"type": "string"}, "required": {"type": "boolean"}}},
+        {"properties": {"a": {"type": "string", "required": True}}},  # draft 3 habits do no harm
+        {"$ref": "https://example.org/schema.json"},
+        {"anyOf": [{"type": "object"}, False], "additionalProperties": {"type": "integer"}},
+    ],
+)
+def test_sound_schemas_are_left_alone(schema: Any):
+    assert schema_fault("inputSchema", schema) is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "place"),
+    [
+        ("object", "inputSchema is text"),
+        ({"type": "int"}, "inputSchema.type"),
+        ({"properties": []}, "inputSchema.properties"),
+        ({"properties": {"a": {"items": {"type": 7}}}}, "inputSchema.properties.a.items.type"),
+        ({"anyOf": {"type": "string"}}, "inputSchema.anyOf"),
+        ({"$defs": {"x": "y"}}, "inputSchema.$defs.x"),
+        ({"required": "a"}, "inputSchema.required"),
+        ({"enum": "a"}, "inputSchema.enum"),
+    ],
+)
+def test_broken_schemas_are_named_with_the_place(schema: Any, place: str):
+    fault = schema_fault("inputSchema", schema)
+    assert fault is not None
+    assert fault.startswith(place)
+
+
+# -- waits -------------------------------------------------------------------------------------------
+
+
+@proves("H9", "F29")
+@given(
+    attempt=st.integers(min_value=1, max_value=10_000),
+    pace=st.sampled_from(Pace),
+    longest=st.floats(min_value=0.01, max_value=3600),
+)
+def test_a_wait_is_never_longer_than_the_cap(attempt: int, pace: Pace, longest: float):
+    wait = wait_before(attempt, pace=pace, longest=longest)
+    assert 0 <= wait <= longest
+    assert wait > 0 or (pace is Pace.NOW and attempt == 1)
+
+
+@proves("H9")
+def test_waits_are_spread_and_grow():
+    early = {wait_before(1, pace=Pace.SOON, longest=60) for _ in range(50)}
+    late = [wait_before(12, pace=Pace.SOON, longest=60) for _ in range(200)]
+    assert len(early) > 10
+    assert max(early) <= 0.5
+    assert max(late) > 10
+
+
+# -- specs -------------------------------------------------------------------------------------------
+
+
+def test_a_command_given_as_one_text_is_refused_with_the_right_way():
+    with pytest.raises(ConfigError, match="is a list") as caught:
+        Server.stdio("time", "mcp-server-time")
+    assert 'Server.stdio(\'time\', ["program", "argument"])' in (caught.value.hint or "")
+
+
+@proves("F49")
+def test_a_printed_spec_holds_no_secret():
+    spec = Server.http("a", "https://example.org/mcp", headers={"Authorization": "Bearer abcdefgh12345678"})
+    assert "abcdefgh" not in repr(spec)
+    assert "hunter2" not in repr(Server.stdio("b", ["x"], env={"PASSWORD": "hunter2"}))

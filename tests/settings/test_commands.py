@@ -1,0 +1,248 @@
+"""`fingerpost config` and `fingerpost import`, run as a person runs them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import pytest
+from click.testing import CliRunner
+
+from fingerpost.errors import ConfigError
+from fingerpost.surfaces.cli.main import fingerpost
+from tests.requirements import proves
+from tests.settings.surroundings import Surroundings
+
+
+@dataclass
+class Terminal:
+    """Runs the command in the test's own folder, home and environment."""
+
+    here: Surroundings
+
+    def run(self, *arguments: str, typed: str | None = None) -> tuple[int, str]:
+        """The exit code, and what was printed on either stream."""
+        done = CliRunner().invoke(
+            fingerpost, arguments, input=typed, env=self.here.environ, standalone_mode=False
+        )
+        if isinstance(done.exception, ConfigError):
+            return 2, str(done.exception)
+        if done.exception is not None:
+            raise done.exception
+        code: object = done.return_value
+        return code if isinstance(code, int) else done.exit_code, done.output
+
+
+@pytest.fixture
+def terminal(here: Surroundings, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    monkeypatch.chdir(here.cwd)
+    return Terminal(here)
+
+
+@proves("H2")
+def test_check_says_that_nothing_is_wrong_and_what_it_saw(here: Surroundings, terminal: Terminal) -> None:
+    here.write("fingerpost.toml", '[limits]\nlist_pages = 3\n[servers.a]\ncommand = "x"\n')
+    assert terminal.run("config", "check") == (0, "1 server, 2 settings, no problems\n")
+
+
+@proves("H2")
+def test_check_prints_every_problem_with_place_and_fix_and_fails(
+    here: Surroundings, terminal: Terminal
+) -> None:
+    here.write("fingerpost.toml", "[limits]\nlist_pages = 0\n")
+    here.write("mcp.json", '{"mcpServers": {\n"a": {"command": "x"},\n"b": {}}}')
+    here.variables["FINGERPOST_LIMIT"] = "1"
+    code, printed = terminal.run("config", "check", "--servers", "mcp.json")
+    assert code == 1
+    assert printed.splitlines() == [
+        "warning: environment FINGERPOST_LIMIT: is not the name of a setting",
+        "  fix: unset it; `fingerpost config show` lists the settings",
+        "error: fingerpost.toml:2: limits.list_pages: must be a whole number of at least 1, not 0",
+        "  fix: write list_pages = 200",
+        "error: mcp.json:3: servers.b: has neither a command nor a url",
+        "  fix: add a command for a program, or a url for an address",
+        "2 problems, 1 warning",
+    ]
+    code, printed = terminal.run("config", "check", "--servers", "mcp.json", "--json")
+    problems = json.loads(printed)
+    assert (code, [(one["file"], one["line"]) for one in problems]) == (
+        1,
+        [(None, None), ("fingerpost.toml", 2), ("mcp.json", 3)],
+    )
+
+
+@proves("H1", "F49")
+def test_show_prints_values_with_their_origin_and_masks_secrets(
+    here: Surroundings, terminal: Terminal
+) -> None:
+    here.write("fingerpost.toml", '[smart_routing]\nmode = "on"\n')
+    here.write("mcp.json", '{"mcpServers": {"a": {"command": "x", "env": {"A_TOKEN": "${SOME_TOKEN}"}}}}')
+    here.variables |= {"SOME_TOKEN": "canary-show-token", "SMART_ROUTING_MAX_TOOLS": "12"}
+    code, printed = terminal.run("config", "show", "--servers", "mcp.json")
+    assert code == 0
+    assert "canary" not in printed
+    rows = [" ".join(line.split()) for line in printed.splitlines()]
+    assert 'smart_routing.mode "on" fingerpost.toml:2' in rows
+    assert "smart_routing.max_tools 12 environment SMART_ROUTING_MAX_TOOLS" in rows
+    assert "smart_routing.max_servers 4 default" in rows
+    assert 'servers.a.env.A_TOKEN "[redacted]" mcp.json:1' in rows
+
+
+def test_show_can_be_limited_to_a_section_and_to_what_was_changed(
+    here: Surroundings, terminal: Terminal
+) -> None:
+    here.variables["FINGERPOST_LIMITS__LIST_PAGES"] = "7"
+    code, printed = terminal.run("config", "show", "limits", "--changed", "--json")
+    assert code == 0
+    assert json.loads(printed) == {
+        "settings": [
+            {
+                "path": "limits.list_pages",
+                "value": 7,
+                "origin": "environment FINGERPOST_LIMITS__LIST_PAGES",
+                "kind": "environment",
+            }
+        ],
+        "files": [],
+        "warnings": [],
+    }
+
+
+def test_show_of_a_section_that_does_not_exist_names_those_that_do(terminal: Terminal) -> None:
+    done = CliRunner().invoke(fingerpost, ["config", "show", "limit"])
+    assert done.exit_code == 2
+    assert "smart_routing" in done.output
+
+
+def test_show_of_wrong_settings_explains_them(here: Surroundings, terminal: Terminal) -> None:
+    here.write("fingerpost.toml", "[limits]\nlist_pages = 0\n")
+    code, printed = terminal.run("config", "show")
+    assert code == 2
+    assert "fingerpost.toml:2: limits.list_pages" in printed
+
+
+def a_home_with_clients(here: Surroundings) -> None:
+    for name, entry in {
+        ".cursor/mcp.json": {"a": {"command": "x", "env": {"API_KEY": "canary-import-cli"}}},
+        ".gemini/settings.json": {"a": {"command": "y"}, "b": {"httpUrl": "https://b.example/mcp"}},
+    }.items():
+        path = here.home / name
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"mcpServers": entry}), encoding="utf-8")
+
+
+@proves("H20", "F49")
+def test_import_shows_what_it_found_and_writes_nothing_unasked(
+    here: Surroundings, terminal: Terminal
+) -> None:
+    a_home_with_clients(here)
+    code, printed = terminal.run("import")
+    assert code == 0
+    assert "canary" not in printed
+    rows = [" ".join(line.split()) for line in printed.splitlines()]
+    assert "a x cursor ~/.cursor/mcp.json:1" in rows
+    assert "b https://b.example/mcp gemini-cli ~/.gemini/settings.json:1" in rows
+    assert any(row.startswith("renamed: a in ~/.gemini/settings.json:1") for row in rows)
+    assert any("a.env.API_KEY is a secret written out" in row for row in rows)
+    assert list(here.cwd.iterdir()) == []
+
+
+def test_import_without_any_client_says_so(terminal: Terminal) -> None:
+    assert terminal.run("import") == (1, "No servers of other MCP clients were found.\n")
+
+
+@proves("H20")
+def test_import_writes_a_private_file_that_can_be_used_at_once(
+    here: Surroundings, terminal: Terminal
+) -> None:
+    a_home_with_clients(here)
+    code, printed = terminal.run("import", "--write", "mcp.json", typed="y\n")
+    assert code == 0
+    assert '+        "API_KEY": "[redacted]"' in printed
+    assert "canary" not in printed
+    file = here.cwd / "mcp.json"
+    assert file.stat().st_mode & 0o777 == 0o600
+    loaded = here.load(servers=file)
+    assert [spec.name for spec in loaded.specs] == ["a", "a-gemini-cli", "b"]
+    assert loaded.specs[0].env == {"API_KEY": "canary-import-cli"}
+    assert [path.name for path in here.cwd.iterdir()] == ["mcp.json"]
+
+
+@proves("H20")
+def test_import_adds_to_an_existing_file_keeps_what_is_there_and_a_backup(
+    here: Surroundings, terminal: Terminal
+) -> None:
+    a_home_with_clients(here)
+    old = '{"mine": 1, // keep\n "mcpServers": {"a": {"command": "here", "autoApprove": []}}}'
+    file = here.write("mcp.json", old)
+    code, printed = terminal.run("import", "--write", "mcp.json", "--yes")
+    assert code == 0
+    assert "mcp.json.bak" in printed
+    assert (here.cwd / "mcp.json.bak").read_text(encoding="utf-8") == old
+    content = json.loads(file.read_text(encoding="utf-8"))
+    assert content["mine"] == 1
+    assert content["mcpServers"]["a"] == {"command": "here", "autoApprove": []}
+    assert list(content["mcpServers"]) == ["a", "a-cursor", "a-gemini-cli", "b"]
+    before = file.read_bytes()
+    _, printed = terminal.run("import", "--write", "mcp.json", "--yes")
+    assert "already holds all of them" in printed
+    assert file.read_bytes() == before
+
+
+def test_import_into_a_vscode_file_uses_its_own_table(here: Surroundings, terminal: Terminal) -> None:
+    a_home_with_clients(here)
+    file = here.write("mcp.json", '{"servers": {"z": {"command": "z"}}, "inputs": [{"id": "k"}]}')
+    assert terminal.run("import", "--write", "mcp.json", "--yes")[0] == 0
+    content = json.loads(file.read_text(encoding="utf-8"))
+    assert list(content) == ["servers", "inputs"]
+    assert list(content["servers"]) == ["z", "a", "a-gemini-cli", "b"]
+
+
+def test_import_that_is_declined_changes_nothing(here: Surroundings, terminal: Terminal) -> None:
+    a_home_with_clients(here)
+    done = CliRunner().invoke(fingerpost, ["import", "--write", "mcp.json"], input="n\n", env=here.environ)
+    assert done.exit_code == 1
+    assert list(here.cwd.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--write", "x.toml"], "servers are written as JSON"),
+        (["--write", "no/such/folder/x.json"], "does not exist"),
+        (["--write", "x.json", "--json"], "needs --yes"),
+    ],
+)
+def test_import_refuses_what_it_cannot_write(
+    here: Surroundings, terminal: Terminal, arguments: list[str], said: str
+) -> None:
+    done = CliRunner().invoke(fingerpost, ["import", *arguments], env=here.environ)
+    assert done.exit_code == 2
+    assert said in done.output
+
+
+def test_import_never_overwrites_a_file_it_cannot_read(here: Surroundings, terminal: Terminal) -> None:
+    a_home_with_clients(here)
+    file = here.write("mcp.json", '{"mcpServers": {')
+    code, printed = terminal.run("import", "--write", "mcp.json", "--yes")
+    assert code == 2
+    assert "mcp.json:1: is not valid JSON" in printed
+    assert file.read_text(encoding="utf-8") == '{"mcpServers": {'
+
+
+def test_import_prints_json_without_secrets(here: Surroundings, terminal: Terminal) -> None:
+    a_home_with_clients(here)
+    code, printed = terminal.run("import", "--json")
+    found = json.loads(printed)
+    assert code == 0
+    assert "canary" not in printed
+    assert found["servers"]["a"]["env"] == {"API_KEY": "[redacted]"}
+    assert found["secrets"] == ["a.env.API_KEY"]
+    assert [one["client"] for one in found["found"]] == ["cursor", "gemini-cli"]
+
+
+@pytest.mark.parametrize("command", [["config"], ["config", "check"], ["config", "show"], ["import"]])
+def test_every_command_shows_an_example_in_its_help(terminal: Terminal, command: list[str]) -> None:
+    code, printed = terminal.run(*command, "--help")
+    assert code == 0
+    assert f"fingerpost {' '.join(command)}" in printed.partition("Examples:")[2]

@@ -1,0 +1,50 @@
+"""The documentation of the settings is the model, and every flag means something."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import fingerpost
+from fingerpost.settings import FlagSettings
+from fingerpost.settings.reference import BEGIN, END, with_reference
+from tests.requirements import proves
+from tests.settings.surroundings import Surroundings
+
+PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
+
+
+def test_the_page_holds_exactly_the_reference_of_the_model() -> None:
+    written = PAGE.read_text(encoding="utf-8")
+    assert written.count(BEGIN) == written.count(END) == 1
+    assert written == with_reference(written), "renew it: see with_reference in fingerpost.settings.reference"
+
+
+@proves("D12")
+@pytest.mark.parametrize("flag", FlagSettings.model_fields)
+def test_every_flag_is_described_can_be_switched_off_and_is_read(here: Surroundings, flag: str) -> None:
+    assert FlagSettings.model_fields[flag].description
+    assert getattr(here.load().settings.flags, flag) is True
+    here.variables[f"FINGERPOST_FLAGS__{flag.upper()}"] = "off"
+    assert getattr(here.load().settings.flags, flag) is False
+    assert flag in flags_read_by_the_product()
+
+
+def flags_read_by_the_product() -> set[str]:
+    """Names read as `….flags.<name>` or `flags.<name>` outside the settings themselves."""
+    root = Path(fingerpost.__file__).parent
+    found: set[str] = set()
+    for path in root.rglob("*.py"):
+        if path.is_relative_to(root / "settings"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and _is_flags(node.value):
+                found.add(node.attr)
+    return found
+
+
+def _is_flags(node: ast.expr) -> bool:
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return name.lstrip("_") == "flags"

@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from fingerpost.errors import StoreUnavailable
+from fingerpost.events import (
+    Event,
+    ExecutionStatusChanged,
+    IntentDetected,
+    PacketReceived,
+    PacketReinjected,
+    UnknownEvent,
+    rebuild,
+)
+from fingerpost.records import ExecutionStatus, Intent, Packet
+from tests.requirements import proves
+from tests.store.conftest import OpenStore
+from tests.store.samples import audited, eventually, ordinary
+
+
+@proves("H4")
+async def test_appended_events_come_back_as_they_were_in_the_order_they_were_written(
+    open_store: OpenStore,
+) -> None:
+    packet = Packet.start("שלום \x00 world")
+    events = [PacketReceived.of(packet), ordinary("a\\b\x00c"), audited("עברית/כלי")]
+    async with open_store() as store:
+        await store.journal.append(*events[:2])
+        await store.journal.append(events[2])
+        recorded = await store.journal.events()
+    assert [item.event for item in recorded] == events
+    assert [item.seq for item in recorded] == sorted({item.seq for item in recorded})
+
+
+@proves("H4")
+async def test_what_was_acknowledged_is_there_after_a_restart(open_store: OpenStore) -> None:
+    event = ordinary()
+    async with open_store() as store:
+        await store.journal.append(event)
+    async with open_store() as store:
+        assert [item.event for item in await store.journal.events()] == [event]
+
+
+@proves("H5")
+async def test_emitting_returns_at_once_and_flushing_puts_it_on_disk(open_store: OpenStore) -> None:
+    events = [ordinary(str(number)) for number in range(50)]
+    async with open_store(flush_ms=60_000) as store:
+        for event in events:
+            store.journal.emit(event)
+        assert await store.journal.events() == []
+        await store.journal.flush()
+        assert [item.event for item in await store.journal.events()] == events
+
+
+async def test_what_was_emitted_is_written_soon_without_anybody_waiting(open_store: OpenStore) -> None:
+    async with open_store(flush_ms=1) as store:
+        store.journal.emit(ordinary())
+        await eventually(lambda: store.statistics.commits == 1)
+        assert len(await store.journal.events()) == 1
+
+
+async def test_leaving_the_block_writes_what_was_emitted(open_store: OpenStore) -> None:
+    event = ordinary()
+    async with open_store(flush_ms=60_000) as store:
+        store.journal.emit(event)
+    async with open_store() as store:
+        assert [item.event for item in await store.journal.events()] == [event]
+
+
+async def test_leaving_the_block_by_cancellation_writes_what_was_emitted(open_store: OpenStore) -> None:
+    event = ordinary()
+    with anyio.CancelScope() as scope:
+        async with open_store(flush_ms=60_000) as store:
+            store.journal.emit(event)
+            scope.cancel()
+            await anyio.sleep(1)
+    async with open_store() as store:
+        assert [item.event for item in await store.journal.events()] == [event]
+
+
+async def test_events_can_be_emitted_from_other_threads(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        threads = [threading.Thread(target=store.journal.emit, args=(ordinary(),)) for _ in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            await anyio.to_thread.run_sync(thread.join)
+        await store.journal.flush()
+        assert len(await store.journal.events()) == 5
+
+
+@proves("H5")
+async def test_many_writes_share_few_commits(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        before = store.statistics.commits
+        async with anyio.create_task_group() as tasks:
+            for number in range(300):
+                tasks.start_soon(store.journal.append, audited(str(number)))
+        statistics = store.statistics
+        assert statistics.written == 300
+        assert statistics.commits - before <= 30
+        assert len(await store.journal.events()) == 300
+
+
+async def test_events_are_found_by_packet_by_kind_and_page_by_page(open_store: OpenStore) -> None:
+    one, two = Packet.start("one"), Packet.start("two")
+    intent = IntentDetected(packet_id=one.packet_id, intent=Intent(name="search"), needs_tool=True)
+    async with open_store() as store:
+        await store.journal.append(PacketReceived.of(one), PacketReceived.of(two), intent, ordinary())
+
+        async def kinds_of(**filters: object) -> list[str]:
+            found = await store.journal.events(**filters)  # pyright: ignore[reportArgumentType] - by name
+            return [item.event.kind for item in found]
+
+        assert await kinds_of(packet_id=one.packet_id) == ["packet_received", "intent_detected"]
+        assert await kinds_of(kinds={"packet_received"}) == ["packet_received", "packet_received"]
+        assert await kinds_of(kinds=()) == []
+        first, second, *_ = await store.journal.events(limit=2)
+        assert first.event == PacketReceived.of(one) or first.event.packet_id == one.packet_id
+        assert await kinds_of(after_seq=second.seq) == ["intent_detected", "server_state_changed"]
+
+
+async def test_packets_are_listed_newest_first_with_what_happened_last(open_store: OpenStore) -> None:
+    packets = [Packet.start(f"question {number} " + "x" * 500) for number in range(3)]
+    async with open_store() as store:
+        await store.journal.append(*(PacketReceived.of(packet) for packet in packets), ordinary())
+        await store.journal.append(PacketReinjected(packet_id=packets[0].packet_id))
+
+        listed = await store.journal.packets(limit=2)
+        assert [item.packet_id for item in listed] == [packets[2].packet_id, packets[1].packet_id]
+        assert listed[0].prompt.startswith("question 2 x")
+        assert len(listed[0].prompt) == 120
+        assert listed[0].last_kind == "packet_received"
+
+        (oldest,) = await store.journal.packets(before=listed[-1].seq)
+        assert oldest.packet_id == packets[0].packet_id
+        assert oldest.last_kind == "packet_reinjected"
+
+
+async def test_a_packet_is_rebuilt_from_its_stored_events(open_store: OpenStore) -> None:
+    packet = Packet.start("push it")
+    events: list[Event] = [
+        PacketReceived.of(packet),
+        ExecutionStatusChanged(packet_id=packet.packet_id, status=ExecutionStatus.PENDING),
+        PacketReinjected(packet_id=packet.packet_id),
+    ]
+    async with open_store() as store:
+        await store.journal.append(*events)
+        stored = await store.journal.events(packet_id=packet.packet_id)
+    assert rebuild(item.event for item in stored) == rebuild(events)
+
+
+async def test_appending_an_event_again_changes_nothing(open_store: OpenStore) -> None:
+    event = audited()
+    async with open_store() as store:
+        await store.journal.append(event, event)
+        await store.journal.append(event)
+        assert len(await store.journal.events()) == 1
+        assert len(await store.audit.entries()) == 1
+
+
+async def test_a_spoilt_row_does_not_hide_the_others(
+    open_store: OpenStore, tamper: Callable[[str], None]
+) -> None:
+    spoilt, sound = ordinary("spoilt"), ordinary("sound")
+    async with open_store() as store:
+        await store.journal.append(spoilt, sound)
+        tamper(f"UPDATE journal SET payload = 'not json' WHERE event_id = '{spoilt.event_id}'")
+        first, second = [item.event for item in await store.journal.events()]
+    assert isinstance(first, UnknownEvent)
+    assert first.event_id == spoilt.event_id
+    assert second == sound
+
+
+async def test_an_event_that_cannot_be_written_fails_its_own_caller_only(open_store: OpenStore) -> None:
+    impossible = ordinary("half a character: \ud800")
+    outcomes: dict[str, str] = {}
+
+    async def append(name: str, event: Event) -> None:
+        try:
+            await store.journal.append(event)
+            outcomes[name] = "written"
+        except ValueError:
+            outcomes[name] = "refused"
+
+    async with open_store() as store:
+        store.journal.emit(ordinary())
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(append, "before", ordinary())
+            tasks.start_soon(append, "impossible", impossible)
+            tasks.start_soon(append, "after", audited())
+        assert outcomes == {"before": "written", "impossible": "refused", "after": "written"}
+        assert len(await store.journal.events()) == 3
+        assert store.statistics.rejected == 1
+
+
+async def test_a_closed_store_says_so(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        pass
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await store.journal.append(ordinary())

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import anyio
+import pytest
+from sqlalchemy import Connection, Engine, create_engine, inspect, text
+
+from fingerpost.errors import StoreTooNew
+from fingerpost.store import Store
+from fingerpost.store.database import Database
+from fingerpost.store.locations import locate
+from fingerpost.store.migrations import STEPS, Step, migrate
+from fingerpost.store.schema import metadata
+from tests.requirements import proves
+from tests.store.conftest import OpenStore
+from tests.store.samples import audited, ordinary
+
+
+@pytest.fixture
+def engine(url: str, tmp_path: Path) -> Engine:
+    (tmp_path / "store").mkdir()
+    return create_engine(locate(url).url)
+
+
+def versions(connection: Connection) -> list[int]:
+    return list(connection.execute(text("SELECT version FROM fingerpost_schema ORDER BY version")).scalars())
+
+
+@proves("H7", "H4")
+def test_the_migrated_tables_are_those_the_code_uses(engine: Engine) -> None:
+    with closing(engine.connect()) as connection, connection.begin():
+        migrate(connection)
+        found = inspect(connection)
+        assert set(found.get_table_names()) == {*metadata.tables, "fingerpost_schema"}
+        for table in metadata.tables.values():
+            columns = {column["name"]: column for column in found.get_columns(table.name)}
+            assert list(columns) == [column.name for column in table.columns]
+            for column in table.columns:
+                assert columns[column.name]["nullable"] == column.nullable, f"{table.name}.{column.name}"
+            keys = found.get_pk_constraint(table.name)["constrained_columns"]
+            assert keys == [column.name for column in table.primary_key]
+            indexes = {
+                index["name"]: index["column_names"]
+                for index in found.get_indexes(table.name)
+                if "duplicates_constraint" not in index
+            }
+            assert indexes == {
+                str(index.name): [column.name for column in index.columns] for index in table.indexes
+            }
+            assert found.get_unique_constraints(table.name) or table.name != "journal"
+    engine.dispose()
+
+
+@proves("H7")
+def test_an_older_database_is_brought_forward_and_keeps_its_rows(engine: Engine) -> None:
+    def add_colour(connection: Connection) -> None:
+        connection.execute(text("ALTER TABLE pins ADD COLUMN colour TEXT DEFAULT 'grey'"))
+
+    def paint(connection: Connection) -> None:
+        connection.execute(text("UPDATE pins SET colour = 'green'"))
+
+    newer = (*STEPS, Step(2, add_colour), Step(3, paint))
+    with engine.connect() as connection:
+        with connection.begin():
+            assert migrate(connection) == 1
+            connection.execute(text("INSERT INTO pins (key, record) VALUES ('git/log', '{}')"))
+        with connection.begin():
+            assert migrate(connection, newer) == 3
+        with connection.begin():
+            assert migrate(connection, newer) == 3
+            assert versions(connection) == [1, 2, 3]
+            assert connection.execute(text("SELECT key, colour FROM pins")).all() == [("git/log", "green")]
+        with connection.begin(), pytest.raises(StoreTooNew):
+            migrate(connection)
+    engine.dispose()
+
+
+@proves("H7")
+async def test_a_database_from_the_future_is_refused_and_left_as_it_is(
+    open_store: OpenStore, tamper: Callable[[str], None]
+) -> None:
+    async with open_store() as store:
+        await store.journal.append(ordinary())
+    tamper("INSERT INTO fingerpost_schema (version, applied) VALUES (999, 0)")
+    with pytest.raises(StoreTooNew, match="version 999") as caught:
+        async with open_store():
+            pass
+    assert "Upgrade Fingerpost" in (caught.value.hint or "")
+    tamper("DELETE FROM fingerpost_schema WHERE version = 999")
+    async with open_store() as store:
+        assert len(await store.journal.events()) == 1
+
+
+@proves("H7", "H4")
+async def test_a_new_database_can_be_opened_many_times_at_once(open_store: OpenStore) -> None:
+    async def use() -> None:
+        async with open_store() as store:
+            await store.journal.append(audited())
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(6):
+            tasks.start_soon(use)
+    async with open_store() as store:
+        report = await store.audit.verify()
+    assert (report.rows, report.intact) == (6, True)
+
+
+@proves("H5")
+def test_a_commit_waits_for_the_disk(url: str) -> None:
+    database = Database.open(locate(url), lock_wait=5)
+    question = "PRAGMA synchronous" if url.startswith("sqlite") else "SHOW synchronous_commit"
+    answer = database.read_now(lambda connection: connection.exec_driver_sql(question).scalar())
+    database.close()
+    assert answer in (2, "on")  # 2 is SQLite's FULL
+
+
+async def test_the_files_are_readable_by_their_owner_only(
+    sqlite_url: str, tmp_path: Path, anchor: Path
+) -> None:
+    async with Store.open(sqlite_url, anchor=anchor) as store:
+        await store.tokens.put("github", b"secret")
+        await store.journal.append(audited())
+        folder = tmp_path / "store"
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {"fingerpost.db", "fingerpost.db-wal"} <= set(modes)
+    assert set(modes.values()) == {0o600}
+    assert stat.S_IMODE(anchor.stat().st_mode) == 0o600  # noqa: ASYNC240
