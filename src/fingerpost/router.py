@@ -15,8 +15,9 @@ from typing import Self
 import anyio
 
 from fingerpost.catalog import Catalog, Snapshot
+from fingerpost.errors import UnknownServer
 from fingerpost.events import EventSink, Fanout, LiveFeed
-from fingerpost.records import Pin, ServerSpec, ServerStatus
+from fingerpost.records import Listing, Pin, ServerSpec, ServerStatus
 from fingerpost.servers import Servers, login
 from fingerpost.settings import Settings
 from fingerpost.store import Store
@@ -41,6 +42,7 @@ class Router:
         self.catalog = Catalog(events=self.events, overrides=self.settings.tools, flags=self.settings.flags)
         self._specs = tuple(servers)
         self._stack = AsyncExitStack()
+        self._taken: dict[str, Listing] = {}
         self._unsaved = anyio.Event()
 
     async def __aenter__(self) -> Self:
@@ -120,9 +122,14 @@ class Router:
 
     def _take_listing(self, server: str) -> None:
         """A server changed. Its last tools stay while it is down: it comes back, and lists stay stable."""
-        if not any(status.name == server for status in self.servers.statuses):
+        try:
+            listing = self.servers.listing(server)
+        except UnknownServer:
+            self._taken.pop(server, None)
             self.catalog.remove_server(server)
-        elif (listing := self.servers.listing(server)) is not None:
+            return
+        if listing is not None and listing is not self._taken.get(server):
+            self._taken[server] = listing
             self.catalog.replace_server(listing)
             self._unsaved.set()
 

@@ -155,6 +155,15 @@ def test_a_reader_that_leaves_early_is_no_error(person: Person) -> None:
     assert done.stderr == ""
 
 
+@proves("H8")
+def test_a_hanging_server_does_not_keep_the_others_from_being_shown(person: Person) -> None:
+    person.has_fault("stuck", "silent")
+    person.has("files", [tool("read_file")])
+    done = person.runs("tools", "--wait", "5")
+    assert "files/read_file" in done.stdout
+    assert "not listed: the tools of stuck (connecting; give it longer with --wait)" in done.stdout
+
+
 def lines_of(process: subprocess.Popen[str]) -> Iterator[str]:
     assert process.stdout is not None
     give_up = time.monotonic() + 40

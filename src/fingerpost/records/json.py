@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ else:
 
 JsonObject: TypeAlias = Mapping[str, Json]
 
+SCALARS = (str, int, float, bool, NoneType)
+
 MAX_DEPTH = 100
 MAX_INTEGER_DIGITS = 4000  # Python itself refuses to print integers a little longer than this
 
@@ -20,41 +23,51 @@ MAX_INTEGER_DIGITS = 4000  # Python itself refuses to print integers a little lo
 def check_json(value: object, *, max_depth: int = MAX_DEPTH) -> str | None:
     """Why `value` cannot be carried as JSON, or None when it can.
 
-    Checked without recursion: the depth is the sender's choice, our stack is not.
+    Checked level by level, without recursion: the depth is the sender's choice, our stack is not.
     """
-    todo: list[tuple[object, int]] = [(value, 0)]
-    while todo:
-        node, depth = todo.pop()
-        if depth > max_depth:
-            return f"is nested more than {max_depth} levels deep"
-        if isinstance(node, Mapping):
-            entries = cast("Mapping[object, object]", node)
-            for key, entry in entries.items():
-                if not isinstance(key, str) or has_lone_surrogate(key):
-                    return f"has a key that is not text: {key!r:.60}"
-                todo.append((entry, depth + 1))
-        elif isinstance(node, list | tuple):
-            todo.extend((item, depth + 1) for item in cast("Sequence[object]", node))
-        elif (reason := _check_scalar(node)) is not None:
-            return reason
+    level: list[object] = [value]
+    for _ in range(max_depth + 1):
+        below: list[object] = []
+        for node in level:
+            # Scalars first: most nodes are, and asking whether something is a Mapping is slow.
+            reason = _check_scalar(node) if isinstance(node, SCALARS) else _gather(node, below)
+            if reason is not None:
+                return reason
+        if not below:
+            return None
+        level = below
+    return f"is nested more than {max_depth} levels deep"
+
+
+def _gather(node: object, below: list[object]) -> str | None:
+    """Put what a container holds into `below`, or say why it cannot be carried."""
+    if isinstance(node, list | tuple):
+        below.extend(cast("Sequence[object]", node))
+        return None
+    if not isinstance(node, Mapping):
+        return f"holds a {type(node).__name__}, which JSON cannot say"
+    entries = cast("Mapping[object, object]", node)
+    for key in entries:
+        if not isinstance(key, str) or has_lone_surrogate(key):
+            return f"has a key that is not text: {key!r:.60}"
+    below.extend(entries.values())
     return None
 
 
-def _check_scalar(node: object) -> str | None:
-    if node is None or isinstance(node, bool):
-        return None
+def _check_scalar(node: bool | int | float | str | None) -> str | None:
     if isinstance(node, str):
         return "holds text that is not valid Unicode" if has_lone_surrogate(node) else None
-    if isinstance(node, int):
-        too_long = node.bit_length() > MAX_INTEGER_DIGITS * 3.32
-        return f"holds an integer of more than {MAX_INTEGER_DIGITS} digits" if too_long else None
     if isinstance(node, float):
         return None if math.isfinite(node) else f"holds {node}, which JSON cannot say"
-    return f"holds a {type(node).__name__}, which JSON cannot say"
+    if node is not None and node.bit_length() > MAX_INTEGER_DIGITS * 3.32:
+        return f"holds an integer of more than {MAX_INTEGER_DIGITS} digits"
+    return None
 
 
 def has_lone_surrogate(text: str) -> bool:
     """Half a character: legal in a Python string, impossible to encode."""
+    if text.isascii():
+        return False
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -60,11 +60,14 @@ async def open_router(loaded: Loaded) -> AsyncGenerator[Router]:
         yield router
 
 
-async def connect(router: Router, *names: str) -> None:
-    """Connect, and show on stderr who is still being waited for."""
+async def connect(router: Router, *names: str, wait: float | None = None) -> None:
+    """Connect, and show on stderr who is still being waited for.
+
+    After `wait` seconds whoever is still connecting is left to go on (None: until each has its answer).
+    """
     screen = errors_to()
     if not screen.is_terminal:
-        await router.connect(*names)
+        await router.connect(*names, timeout=wait)
         return
     with screen.status("connecting") as status:
         async with anyio.create_task_group() as group:
@@ -75,7 +78,7 @@ async def connect(router: Router, *names: str) -> None:
                     await anyio.sleep(0.1)
 
             group.start_soon(show)
-            await router.connect(*names)
+            await router.connect(*names, timeout=wait)
             group.cancel_scope.cancel()
 
 

@@ -11,6 +11,18 @@ import click
 Command = Callable[..., Any]
 
 
+def wait_option(command: Command) -> Command:
+    """`--wait`, for commands that connect: a server that hangs must not keep the others from being shown."""
+    return click.option(
+        "--wait",
+        type=click.FloatRange(min=0.1),
+        default=10.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="Show what there is after this long, even if a server is still connecting.",
+    )(command)
+
+
 def house_options(command: Command) -> Command:
     """`--config`, `--servers` and `--json`, the same everywhere."""
     for option in (

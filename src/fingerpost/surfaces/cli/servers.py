@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fingerpost.surfaces.cli.options import house_options
+from fingerpost.surfaces.cli.options import house_options, wait_option
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,10 +27,16 @@ COLOURS = {
 
 @click.group(invoke_without_command=True)
 @house_options
+@wait_option
 @click.option("--watch", is_flag=True, help="Stay connected and show every change until Ctrl-C.")
 @click.pass_context
 def servers(
-    ctx: click.Context, config: Path | None, servers: Path | None, as_json: bool, watch: bool
+    ctx: click.Context,
+    config: Path | None,
+    servers: Path | None,
+    as_json: bool,
+    wait: float,
+    watch: bool,
 ) -> int | None:
     """Connect every configured server and show how it is doing.
 
@@ -55,7 +61,7 @@ def servers(
             if watch:
                 await _watch(router, as_json=as_json)
                 return 0
-            await connect(router)
+            await connect(router, wait=wait)
             _show(router.servers.statuses, as_json=as_json)
             return 0 if _anything_up(router.servers.statuses) else 1
 

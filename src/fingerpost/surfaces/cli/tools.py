@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fingerpost.surfaces.cli.options import house_options
+from fingerpost.surfaces.cli.options import house_options, wait_option
 
 if TYPE_CHECKING:
     from fingerpost.catalog import Snapshot
@@ -22,8 +22,14 @@ EFFECT_COLOURS = {"read": "green", "write": "yellow", "destroy": "red"}
 @click.argument("query", nargs=-1)
 @click.option("--server", metavar="NAME", help="Only this server's tools (and connect only it).")
 @house_options
+@wait_option
 def tools(
-    query: tuple[str, ...], server: str | None, config: Path | None, servers: Path | None, as_json: bool
+    query: tuple[str, ...],
+    server: str | None,
+    config: Path | None,
+    servers: Path | None,
+    as_json: bool,
+    wait: float,
 ) -> int:
     """List the tools of all servers, or those that match the words of QUERY.
 
@@ -43,7 +49,7 @@ def tools(
         async with open_router(loaded) as router:
             if server is not None:
                 router.servers.status(server)  # an unknown name is answered with the near ones
-            await connect(router, *([server] if server else []))
+            await connect(router, *([server] if server else []), wait=wait)
             cards = _matching(router.tools, " ".join(query), server)
             if as_json:
                 _print_cards(cards)
@@ -57,7 +63,8 @@ def tools(
 @click.command()
 @click.argument("name")
 @house_options
-def tool(name: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
+@wait_option
+def tool(name: str, config: Path | None, servers: Path | None, as_json: bool, wait: float) -> int:
     """Show everything known about the tool NAME, and where each piece comes from.
 
     NAME is its key (server/tool), the name models see, or the bare name when only one server has it.
@@ -75,7 +82,7 @@ def tool(name: str, config: Path | None, servers: Path | None, as_json: bool) ->
         async with open_router(loaded) as router:
             owner = name.partition("/")[0]
             known = any(status.name == owner for status in router.servers.statuses)
-            await connect(router, *([owner] if known and "/" in name else []))
+            await connect(router, *([owner] if known and "/" in name else []), wait=wait)
             card = router.tools.find(name)
             if card is None:
                 return _say_unknown(router, name)
@@ -148,9 +155,10 @@ def _what_is_missing(router: Router) -> Iterator[str]:
     """A list that looks complete and is not would mislead: say what is left out, and where to look."""
     from fingerpost.surfaces.cli.screen import plain
 
-    down = [plain(status.name) for status in router.servers.statuses if status.state == "down"]
-    if down:
-        yield f"not listed: the tools of {', '.join(down)} (down; see `fingerpost servers`)"
+    for state, advice in (("down", "see `fingerpost servers`"), ("connecting", "give it longer with --wait")):
+        names = [plain(status.name) for status in router.servers.statuses if status.state == state]
+        if names:
+            yield f"not listed: the tools of {', '.join(names)} ({state}; {advice})"
     if changed := router.catalog.quarantined:
         yield f"not listed: {len(changed)} changed since they were first seen (see `fingerpost pins`)"
     if refused := [drop for drop in router.catalog.dropped if not drop.switched_off]:

@@ -1,1 +1,1 @@
-"""Servers that misbehave, one fault each. The numbers are those of the fault catalogue in `docs/`."""
+"""Servers that misbehave, one fault each. The numbers are those of the promises `F…` in the tests."""
