@@ -7,7 +7,7 @@ MCP1   := .venv-mcp1
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(CURDIR)/$(MCP1)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test lint types format bench clean
+.PHONY: help install up test lint types format bench faults clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,8 +49,11 @@ types: install ## Check types (pyright, strict)
 format: install ## Rewrite the code in the house style
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
-bench: install ## Measure: catalog growth, start-up, store (prints tables)
-	@$(BIN)/python -m benchmarks
+bench: install ## Measure and print tables (DATA=folder adds public routing sets)
+	@$(BIN)/python -m benchmarks $(if $(DATA),--data $(DATA))
+
+faults: install ## Call every misbehaving server through the whole path (prints the table)
+	@$(BIN)/python -m benchmarks.faults
 
 clean: ## Remove everything the targets above created
 	rm -rf $(VENV) $(MCP1) node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -35,7 +35,6 @@ def proves(*ids: str) -> Callable[[F], F]:
     return pytest.mark.proves(*ids)
 
 
-_CALL = "comes with the call path"
 _NARROW = "comes with narrowing"
 _CHOOSE = "comes with choosing and answering"
 _GATEWAY = "comes with the MCP gateway"
@@ -48,7 +47,10 @@ REQUIREMENTS: dict[str, Requirement] = {
     "A2": Requirement("Whether a tool is needed is decided before any selection", _NARROW),
     "A3": Requirement("Selection is one low-temperature structured call; junk never executes", _CHOOSE),
     "A4": Requirement("The prime model reviews; not approved caps at 0.5, a failed review is 0.0", _CHOOSE),
-    "A5": Requirement("Below the threshold nothing runs without a person's approval", _CHOOSE),
+    "A5": Requirement(
+        "Below the threshold nothing runs without a person's approval",
+        f"asking and granting is there; the confidence threshold {_CHOOSE}",
+    ),
     "A6": Requirement("The execution status moves only along allowed steps, each recorded"),
     "A7": Requirement("A lite and a prime model, each standing in for the other", _CHOOSE),
     "A8": Requirement("ai.read, ai.write, ai.execute and embedding.query work through MCP", _BUILTIN),
@@ -64,7 +66,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "A16": Requirement("Measured: the right tool, calibrated confidence, little added time", _CHOOSE),
     "A17": Requirement(
         "Chains, learning, run-time registration, parallel calls, cached results",
-        "run-time registration is there; the rest comes with the call path and later",
+        "run-time registration, parallel calls and cached results are there; chains and learning follow",
     ),
     "A18": Requirement("A chat connector end to end", _BUILTIN),
     # B. Tools and instructions
@@ -76,35 +78,41 @@ REQUIREMENTS: dict[str, Requirement] = {
     "B6": Requirement("What the conversation holds is answered from it", _NARROW),
     "B7": Requirement("Tool sets by context", _BUILTIN),
     "B8": Requirement("Tool sets by persona", _BUILTIN),
-    "B9": Requirement("Remote tools over HTTP with the caller's API key", _CALL),
+    "B9": Requirement(
+        "Remote tools over HTTP with the caller's API key",
+        "callers' keys come with the gateway; a server's own key goes into its headers",
+    ),
     "B10": Requirement("Tools by user, usage analytics, adapting instructions, chains", _BUILTIN),
     "B11": Requirement("Measured: fewer unnecessary tool uses", _NARROW),
     "B12": Requirement("Context building: user, conversation, count, history", _CHOOSE),
     # C. Tool execution flow
-    "C1": Requirement("OpenAI-format tool calls are parsed; bad arguments become a clear error", _CALL),
-    "C2": Requirement("Dotted names resolve to tool and operation", _CALL),
-    "C3": Requirement("Unknown tools are answered with near names", _CALL),
-    "C4": Requirement("Arguments are validated before execution: missing, wrong type, bad value", _CALL),
+    "C1": Requirement("OpenAI-format tool calls are parsed; bad arguments become a clear error"),
+    "C2": Requirement("Dotted names resolve to tool and operation"),
+    "C3": Requirement("Unknown tools are answered with near names"),
+    "C4": Requirement("Arguments are validated before execution: missing, wrong type, bad value"),
     "C5": Requirement("Consolidated tools with an operation parameter", _BUILTIN),
-    "C6": Requirement("Dangerous operations need a grant", f"grants are stored; asking {_CALL}"),
-    "C7": Requirement("One result shape, six kinds of error", _CALL),
-    "C8": Requirement("Recovery by kind of error", _CALL),
-    "C9": Requirement("Stable tool order; connections reused", f"background commands {_CALL}"),
+    "C6": Requirement("Dangerous operations need a grant"),
+    "C7": Requirement("One result shape, six kinds of error"),
+    "C8": Requirement("Recovery by kind of error"),
+    "C9": Requirement("Stable tool order; connections reused"),
     "C10": Requirement("Figures for reads and searches", _BUILTIN),
     # D. Orchestration
     "D1": Requirement("The tool intelligence registry: written, inferred, learned, each with its source"),
     "D2": Requirement("Intent detection in Hebrew and English", _NARROW),
     "D3": Requirement("Universal, explainable scoring", _NARROW),
     "D4": Requirement("Never more than MAX_TOOLS offered", _NARROW),
-    "D5": Requirement("Cascade fallback", _CALL),
-    "D6": Requirement("Response optimisation", _CALL),
-    "D7": Requirement("Parameter normalisation", _CALL),
-    "D8": Requirement("Time-outs per tool", f"profiles carry them; enforcing {_CALL}"),
-    "D9": Requirement("Loop detection and circuit breaker", _CALL),
-    "D10": Requirement("Progress by latency tier", _CALL),
-    "D11": Requirement("A user never sees a raw error", f"the command does so; guidance on calls {_CALL}"),
+    "D5": Requirement("Cascade fallback"),
+    "D6": Requirement("Response optimisation"),
+    "D7": Requirement("Parameter normalisation"),
+    "D8": Requirement("Time-outs per tool"),
+    "D9": Requirement("Loop detection and circuit breaker"),
+    "D10": Requirement("Progress by latency tier"),
+    "D11": Requirement("A user never sees a raw error"),
     "D12": Requirement("Every new behaviour behind a flag; filtering cached", f"the filter cache {_NARROW}"),
-    "D13": Requirement("Measured: failures, recovery, estimates, truncation", _CALL),
+    "D13": Requirement(
+        "Measured: failures, recovery, estimates, truncation",
+        "recovery is measured by `make bench`; estimates and truncation over real use are not",
+    ),
     # E. Smart routing
     "E1": Requirement("Smart-routing thresholds by option and environment", f"switching itself on {_NARROW}"),
     "E2": Requirement("One light model call picks servers", _NARROW),
@@ -146,10 +154,20 @@ REQUIREMENTS: dict[str, Requirement] = {
     "F27": Requirement("Floods on stderr and junk on stdout do not deadlock"),
     "F28": Requirement("A child that ignores SIGTERM leaves no orphan, nor do its children"),
     "F29": Requirement("A crash loop is backed off: few starts"),
+    "F31": Requirement("A cancelled call has exactly one outcome, and the server is told"),
+    "F32": Requirement("Of two approvers one decision wins"),
     "F33": Requirement("A one-time grant is spent once, whatever the number of processes"),
+    "F34": Requirement("Arguments changed after approval void it"),
+    "F35": Requirement("After kill -9 nothing runs twice silently; the outcome reads unknown"),
+    "F36": Requirement("An approval expires, and a clock that jumps does not prolong it for ever"),
+    "F37": Requirement("When the store cannot write, nothing dangerous runs"),
     "F38": Requirement("A locked or corrupt database: bounded wait, clear error"),
     "F39": Requirement("An edited or deleted audit row is detected"),
+    "F40": Requirement("Circular fallbacks end, each target tried once"),
+    "F41": Requirement("A half-open breaker lets only its trials through"),
     "F42": Requirement("All servers down at the start: it starts, and says so"),
+    "F47": Requirement("The same call again and again, or A-B-A-B, is stopped"),
+    "F48": Requirement("Instructions inside a result are marked as data", f"asking more after one {_CHOOSE}"),
     "F49": Requirement("A secret in arguments, results or errors is masked everywhere"),
     # P. Performance goals
     "P9": Requirement("Help and import stay light: no heavy library is loaded"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 from tests.requirements import REQUIREMENTS
@@ -10,6 +11,7 @@ from tests.requirements import REQUIREMENTS
 TESTS = Path(__file__).parent
 
 
+@cache
 def proven_ids() -> dict[str, list[str]]:
     """Every id named by a `@proves(…)` in the test files, with the tests that carry it."""
     found: dict[str, list[str]] = {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from threading import Lock
 from typing import cast
 
@@ -17,6 +18,7 @@ MASK = "[redacted]"
 
 # Shorter values ("1", "true", "dev") would turn ordinary text into masks.
 SHORTEST_SECRET = 6
+SHORT_TEXT = 120
 
 # A key ending in one of these words names a secret: `apiKey`, `GITHUB_TOKEN`, `x-api-key`, `Authorization`.
 _SECRET_KEY = re.compile(
@@ -63,6 +65,7 @@ def remember(secret: str) -> None:
         _remembered.add(secret)
         longest_first = sorted(_remembered, key=len, reverse=True)
         _pattern = re.compile("|".join(re.escape(value) for value in longest_first))
+        _scrub_again.cache_clear()
 
 
 def names_secret(key: str) -> bool:
@@ -72,10 +75,18 @@ def names_secret(key: str) -> bool:
 
 def scrub(text: str) -> str:
     """`text` with every secret in it masked."""
+    # The same names and ids are scrubbed for event after event; most need be looked at only once.
+    return _scrub_again(text) if len(text) <= SHORT_TEXT else _scrub(text)
+
+
+def _scrub(text: str) -> str:
     if _pattern is not None:
         text = _pattern.sub(MASK, text)
     text = _SECRET_SHAPE.sub(MASK, text)
     return _SECRET_AFTER.sub(_mask_after, text)
+
+
+_scrub_again = lru_cache(maxsize=4096)(_scrub)
 
 
 def _mask_after(match: re.Match[str]) -> str:

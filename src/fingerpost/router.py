@@ -1,8 +1,7 @@
 """The whole pipeline on one page.
 
-Today it wires the ground the stages will stand on: the store, the servers and
-the catalog. Servers report listings, the catalog turns them into cards, pins
-and facts go to the store. Narrowing, choosing and calling join here.
+Servers report listings, the catalog turns them into cards, the call path runs
+what is asked for, pins and facts go to the store. Narrowing and choosing join here.
 """
 
 from __future__ import annotations
@@ -10,17 +9,44 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Self
+from typing import Self, TypedDict, Unpack
 
 import anyio
 
+from fingerpost.call.execution import Background
+from fingerpost.call.path import CallPath
 from fingerpost.catalog import Catalog, Snapshot
 from fingerpost.errors import UnknownServer
 from fingerpost.events import EventSink, Fanout, LiveFeed
-from fingerpost.records import Listing, Pin, ServerSpec, ServerStatus
+from fingerpost.records import (
+    CallContext,
+    JsonObject,
+    Listing,
+    Outcome,
+    Pin,
+    ServerSpec,
+    ServerState,
+    ServerStatus,
+    ToolCall,
+    new_id,
+)
 from fingerpost.servers import Servers, login
 from fingerpost.settings import Settings
 from fingerpost.store import Store
+
+
+class Circumstances(TypedDict, total=False):
+    """What may be said about a call: the fields of `CallContext`, all optional."""
+
+    packet_id: str | None
+    conversation: str | None
+    caller: str | None
+    profile: str | None
+    request: str
+    working_directory: str | None
+    seconds: float | None
+    tokens_left: int | None
+    dry_run: bool
 
 
 class Router:
@@ -69,7 +95,15 @@ class Router:
                     tokens=self.store.tokens,
                 )
             )
+            self.calls = CallPath(
+                catalog=self.catalog,
+                servers=self.servers,
+                store=self.store,
+                settings=self.settings,
+                events=self.events,
+            )
             stack.callback(self.servers.watch(self._take_listing))
+            self.background = await stack.enter_async_context(Background[Outcome]())
             self._stack = stack.pop_all()
         return self
 
@@ -95,6 +129,19 @@ class Router:
     def _patience(self) -> float:
         """Each server is bounded by its own time-out; a little more lets the slowest report it."""
         return 5.0 + max((spec.connect_timeout for spec in self._specs), default=0.0)
+
+    async def call(self, name: str, arguments: JsonObject, **context: Unpack[Circumstances]) -> Outcome:
+        """Call a tool through the whole path. Whatever happens comes back as an `Outcome`.
+
+        A call that needs a person comes back with a `pending_id`; after
+        `router.calls.decide`, `router.calls.resume` goes on with it.
+        """
+        wish = ToolCall(name=name, arguments=arguments)
+        return await self.calls.call(wish, CallContext(call_id=new_id("cal"), **context))
+
+    def start(self, name: str, arguments: JsonObject, **context: Unpack[Circumstances]) -> str:
+        """The same in the background: a handle for `router.background`'s poll, result and cancel."""
+        return self.background.start(lambda _: self.call(name, arguments, **context), tool=name)
 
     async def sign_in(self, server: str, *, open_browser: Callable[[str], None]) -> ServerStatus:
         """Sign in to a server with OAuth, keep the token, and connect."""
@@ -128,6 +175,8 @@ class Router:
             self._taken.pop(server, None)
             self.catalog.remove_server(server)
             return
+        if self.servers.status(server).state in (ServerState.READY, ServerState.DEGRADED):
+            self.calls.runner.reconnected(server)
         if listing is not None and listing is not self._taken.get(server):
             self._taken[server] = listing
             self.catalog.replace_server(listing)

@@ -51,11 +51,11 @@ def test_check_prints_every_problem_with_place_and_fix_and_fails(
 ) -> None:
     here.write("fingerpost.toml", "[limits]\nlist_pages = 0\n")
     here.write("mcp.json", '{"mcpServers": {\n"a": {"command": "x"},\n"b": {}}}')
-    here.variables["FINGERPOST_LIMIT"] = "1"
+    here.variables["FINGERPOST_XYZZY"] = "1"
     code, printed = terminal.run("config", "check", "--servers", "mcp.json")
     assert code == 1
     assert printed.splitlines() == [
-        "warning: environment FINGERPOST_LIMIT: is not the name of a setting",
+        "warning: environment FINGERPOST_XYZZY: is not the name of a setting",
         "  fix: unset it; `fingerpost config show` lists the settings",
         "error: fingerpost.toml:2: limits.list_pages: must be a whole number of at least 1, not 0",
         "  fix: write list_pages = 200",

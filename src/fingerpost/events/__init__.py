@@ -1,6 +1,22 @@
 """Typed facts, where they go, and how a packet is rebuilt from them."""
 
 from fingerpost.events.base import Event, EventSink
+from fingerpost.events.call import (
+    ApprovalDecided,
+    ApprovalRequested,
+    AttemptFinished,
+    AttemptStarted,
+    BreakerMoved,
+    CallEvent,
+    CallFinished,
+    CallPrepared,
+    CallProgressed,
+    CallReceived,
+    CallRefused,
+    CallRuled,
+    FallbackTaken,
+    ResultDigested,
+)
 from fingerpost.events.codec import UnknownEvent, decode, encode
 from fingerpost.events.house import (
     CatalogChanged,
@@ -26,11 +42,24 @@ from fingerpost.events.packet import (
 from fingerpost.events.sinks import Fanout, LiveFeed, LogSink, MemorySink
 
 __all__ = [
+    "ApprovalDecided",
+    "ApprovalRequested",
+    "AttemptFinished",
+    "AttemptStarted",
+    "BreakerMoved",
+    "CallEvent",
+    "CallFinished",
+    "CallPrepared",
+    "CallProgressed",
+    "CallReceived",
+    "CallRefused",
+    "CallRuled",
     "CatalogChanged",
     "Event",
     "EventSink",
     "EventsDropped",
     "ExecutionStatusChanged",
+    "FallbackTaken",
     "Fanout",
     "IntentDetected",
     "LiveFeed",
@@ -40,6 +69,7 @@ __all__ = [
     "PacketReceived",
     "PacketReinjected",
     "PinAccepted",
+    "ResultDigested",
     "SelectionReviewed",
     "ServerStateChanged",
     "TaskScheduled",

@@ -42,6 +42,8 @@ class Pending:
     decided_at: datetime | None = None
     decision_reason: str | None = None
     edited_arguments: JsonObject | None = None
+    call_id: str | None = None  # of the call that asked first, so that its trace shows the decision
+    definition_fingerprint: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,21 @@ from __future__ import annotations
 import os
 import time
 from datetime import UTC, datetime
+from random import Random
+
+_chance = Random()  # noqa: S311 - unique, not secret
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_chance.seed)  # or parent and child would count out the same ids
 
 
 def new_id(prefix: str) -> str:
-    """`pkt_019a…`: 48 bits of milliseconds, then 74 random bits; text order is time order."""
+    """`pkt_019a…`: 48 bits of milliseconds, then 74 random bits; text order is time order.
+
+    Unique, not secret: an id opens nothing. Asking the operating system for each
+    would give up the interpreter's lock, and with a busy writer thread wait for it.
+    """
     milliseconds = time.time_ns() // 1_000_000
-    random = int.from_bytes(os.urandom(10), "big")
-    value = (milliseconds & ((1 << 48) - 1)) << 80 | random
+    value = (milliseconds & ((1 << 48) - 1)) << 80 | _chance.getrandbits(80)
     value = value & ~(0xF << 76) | (0x7 << 76)
     value = value & ~(0x3 << 62) | (0x2 << 62)
     return f"{prefix}_{value:032x}"

@@ -2,9 +2,12 @@
 
 from fingerpost.settings.load import Loaded, check, load
 from fingerpost.settings.model import (
+    CallSettings,
+    DigestSettings,
     FlagSettings,
     LimitSettings,
     OAuthSettings,
+    RuleSettings,
     Section,
     ServerSettings,
     Settings,
@@ -16,12 +19,15 @@ from fingerpost.settings.model import (
 from fingerpost.settings.problems import Origin, Problem
 
 __all__ = [
+    "CallSettings",
+    "DigestSettings",
     "FlagSettings",
     "LimitSettings",
     "Loaded",
     "OAuthSettings",
     "Origin",
     "Problem",
+    "RuleSettings",
     "Section",
     "ServerSettings",
     "Settings",

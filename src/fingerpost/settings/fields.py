@@ -13,7 +13,8 @@ from pydantic.fields import FieldInfo
 from fingerpost.settings.model import Section, Settings
 
 # Tables whose names the person chooses; they are written in files, not in single variables.
-OPEN_TABLES = frozenset({"servers", "tools"})
+LISTS_OF_TABLES = ("policy", "tools")
+OPEN_TABLES = frozenset({"servers", *LISTS_OF_TABLES})
 
 
 @dataclass(frozen=True, slots=True)

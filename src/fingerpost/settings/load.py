@@ -18,7 +18,7 @@ from fingerpost.records import ServerSpec
 from fingerpost.settings.client_files import Draft, find_entries, no_servers, read_drafts
 from fingerpost.settings.document import Document, read_document, table
 from fingerpost.settings.environment import SERVERS_FILE, Given, from_environment
-from fingerpost.settings.fields import leaves
+from fingerpost.settings.fields import LISTS_OF_TABLES, leaves
 from fingerpost.settings.model import ServerSettings, Settings
 from fingerpost.settings.problems import DEFAULT, KeyPath, Origin, Problem, as_error, dotted
 from fingerpost.settings.secrets import remember_url
@@ -236,10 +236,11 @@ def _origins(settings: Settings, where: Whereabouts, servers: tuple[Server, ...]
             section = getattr(section, part)
         given = leaf.path[-1] in getattr(section, "model_fields_set", ())
         origins[dotted(leaf.path)] = where.origin(leaf.path) if given else DEFAULT
-    for index, override in enumerate(settings.tools):
-        for name in sorted(override.model_fields_set):
-            path: KeyPath = ("tools", index, name)
-            origins[dotted(path)] = where.origin(path)
+    for listed in LISTS_OF_TABLES:
+        for index, entry in enumerate(getattr(settings, listed)):
+            for name in sorted(entry.model_fields_set):
+                path: KeyPath = (listed, index, name)
+                origins[dotted(path)] = where.origin(path)
     for server in servers:
         if server.settings is not None:
             origins |= _server_origins(server, server.settings)

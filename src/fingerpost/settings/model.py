@@ -68,6 +68,52 @@ class LimitSettings(Section):
     )
 
 
+class RuleSettings(Section):
+    """One rule of the policy. All conditions given must hold; the first rule that fits decides."""
+
+    verdict: Literal["allow", "ask", "deny"] = Field(description="What to do with a call that fits")
+    server: str | None = Field(default=None, description="Server name, `*` allowed")
+    tool: str | None = Field(default=None, description="Tool key `server/tool` or bare name, `*` allowed")
+    operation: str | None = Field(default=None, description="Operation of a consolidated tool, `*` allowed")
+    effect: Effect | None = Field(default=None, description="read, write or destroy")
+    caller: str | None = Field(default=None, description="Who calls, `*` allowed")
+    profile: str | None = Field(default=None, description="Profile of the caller, `*` allowed")
+    arguments: dict[str, str] = Field(
+        default_factory=dict, description="Argument name to pattern, `*` allowed; all must fit"
+    )
+    paths: Literal["inside", "outside"] | None = Field(
+        default=None, description="Every path argument lies inside, or one outside, the working directory"
+    )
+    reason: str | None = Field(default=None, description="Shown to the model and the person")
+
+
+class CallSettings(Section):
+    """How calls are run."""
+
+    timeout: float = Field(default=60.0, gt=0, le=3600, description="Seconds, where a tool has none")
+    retries: int = Field(default=2, ge=0, le=10, description="Repeats of a failed call, where safe")
+    concurrency: int = Field(default=8, ge=1, le=1000, description="Calls at once to one server")
+    breaker_failures: int = Field(default=5, ge=1, description="Failures in a row that open a breaker")
+    breaker_rate: float = Field(default=0.5, gt=0, le=1, description="Share of failures that opens it")
+    breaker_window: int = Field(default=20, ge=2, description="Calls over which the share is taken")
+    breaker_seconds: float = Field(default=30.0, gt=0, description="How long it stays open before a trial")
+    cache_seconds: float = Field(default=30.0, ge=0, description="How long a read may be answered again")
+    cache_entries: int = Field(default=500, ge=0, description="Results kept for that")
+    repeat_limit: int = Field(default=3, ge=2, description="Same call with the same result, before a loop")
+    grant_seconds: float = Field(default=300.0, gt=0, description="How long a grant holds")
+    pending_seconds: float = Field(default=3600.0, gt=0, description="How long a call waits for a person")
+
+
+class DigestSettings(Section):
+    """How results are cut to what fits."""
+
+    max_tokens: int = Field(default=4000, ge=50, description="Most a result may take")
+    context_share: float = Field(
+        default=0.25, gt=0, le=1, description="Most of the remaining context for one"
+    )
+    keep_seconds: float = Field(default=86_400, gt=0, description="How long the full result can be fetched")
+
+
 class FlagSettings(Section):
     """Every new behaviour can be switched off."""
 
@@ -75,6 +121,11 @@ class FlagSettings(Section):
     inferred_intelligence: bool = Field(default=True, description="Infer category, priority and signals")
     learned_intelligence: bool = Field(default=True, description="Learn latency and size from recorded use")
     audit: bool = Field(default=True, description="Keep the hash-chained audit trail")
+    argument_repair: bool = Field(default=True, description="Put wrong arguments right where it is certain")
+    fallback: bool = Field(default=True, description="Try the next tool in line when one fails")
+    result_cache: bool = Field(default=True, description="Answer a repeated read from memory")
+    loop_guard: bool = Field(default=True, description="Stop a call that goes round in circles")
+    digest: bool = Field(default=True, description="Cut long results to what fits")
 
 
 class ToolOverride(Section):
@@ -147,6 +198,9 @@ class Settings(Section):
     smart_routing: SmartRoutingSettings = Field(default_factory=SmartRoutingSettings)
     store: StoreSettings = Field(default_factory=StoreSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
+    call: CallSettings = Field(default_factory=CallSettings, description="How calls are run")
+    digest: DigestSettings = Field(default_factory=DigestSettings, description="How results are cut")
+    policy: tuple[RuleSettings, ...] = Field(default=(), description="Rules, the first that fits decides")
     flags: FlagSettings = Field(default_factory=FlagSettings)
     tools: tuple[ToolOverride, ...] = ()
     servers: dict[str, ServerSettings] = Field(default_factory=dict)

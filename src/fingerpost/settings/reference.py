@@ -8,7 +8,14 @@ from pydantic.fields import FieldInfo
 
 from fingerpost.settings.environment import ALIASES, variable_of
 from fingerpost.settings.fields import expected, leaves, section_of
-from fingerpost.settings.model import OAuthSettings, Section, ServerSettings, Settings, ToolOverride
+from fingerpost.settings.model import (
+    OAuthSettings,
+    RuleSettings,
+    Section,
+    ServerSettings,
+    Settings,
+    ToolOverride,
+)
 
 BEGIN = "<!-- reference: begin -->"
 END = "<!-- reference: end -->"
@@ -22,6 +29,7 @@ def reference_markdown() -> str:
             parts += [f"### `[{name}]`", _intro(section), _single_values(name)]
     parts += ["### `[servers.<name>]`", _intro(ServerSettings), _open_table(ServerSettings)]
     parts += ["### `[servers.<name>.oauth]`", _intro(OAuthSettings), _open_table(OAuthSettings)]
+    parts += ["### `[[policy]]`", _intro(RuleSettings), _open_table(RuleSettings)]
     parts += ["### `[[tools]]`", _intro(ToolOverride), _open_table(ToolOverride)]
     parts += ["### Other names for the same variables", _aliases()]
     return "\n\n".join(parts) + "\n"

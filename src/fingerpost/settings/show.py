@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fingerpost.redaction import MASK, names_secret, scrub
 from fingerpost.settings.document import items, table
+from fingerpost.settings.fields import LISTS_OF_TABLES, OPEN_TABLES
 from fingerpost.settings.load import Loaded
 from fingerpost.settings.model import Settings
 from fingerpost.settings.problems import DEFAULT, KeyPath, Origin, dotted
@@ -27,9 +28,9 @@ def sections() -> tuple[str, ...]:
 
 
 def rows(loaded: Loaded, section: str | None = None) -> tuple[Row, ...]:
-    """Every effective value. Of servers and tools only what was given: the rest is in the reference."""
-    everything = loaded.settings.model_dump(mode="json", exclude={"servers", "tools"})
-    written = loaded.settings.model_dump(mode="json", include={"servers", "tools"}, exclude_unset=True)
+    """Every effective value. Of the open tables only what was given: the rest is in the reference."""
+    everything = loaded.settings.model_dump(mode="json", exclude=set(OPEN_TABLES))
+    written = loaded.settings.model_dump(mode="json", include=set(OPEN_TABLES), exclude_unset=True)
     return tuple(
         Row(path=dotted(path), value=_masked(loaded, path, value), origin=_origin(loaded, path))
         for path, value in _leaves({**everything, **written})
@@ -41,7 +42,7 @@ def _leaves(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, object
     if entries := table(value):
         for key, entry in entries.items():
             yield from _leaves(entry, (*path, key))
-    elif path == ("tools",):
+    elif len(path) == 1 and path[0] in LISTS_OF_TABLES:
         for index, override in enumerate(items(value)):
             yield from _leaves(override, (*path, index))
     elif table(value) is None:

@@ -15,12 +15,13 @@ from typing import Any
 
 from pydantic_core import from_json as parse_json
 from pydantic_core import to_json as write_json
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import Connection, Row, Select, select, update
 
 from fingerpost.errors import CallError
-from fingerpost.records import Decision, JsonObject, Pending, utc_now
+from fingerpost.records import Decision, Grant, JsonObject, Pending, utc_now
 from fingerpost.records.codec import from_json, to_json
 from fingerpost.store.database import Database
+from fingerpost.store.grants import keep
 from fingerpost.store.schema import approvals
 from fingerpost.store.statements import insert_new
 from fingerpost.store.writer import Writer
@@ -33,6 +34,13 @@ class _Verdict:
     by: str
     reason: str | None
     edited_arguments: str | None
+    grant: Grant | None
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    pending: Pending
     now: datetime
 
 
@@ -47,6 +55,10 @@ class Approvals:
         """Keep a call that waits. Adding one again changes nothing."""
         await self._writer.submit(_add, pending)
 
+    async def ask(self, pending: Pending, *, now: datetime | None = None) -> Pending:
+        """Keep a call that waits, or return the same call of the same asker when that waits already."""
+        return await self._writer.submit(_ask, _Question(pending=pending, now=now or utc_now()))
+
     async def get(self, pending_id: str, *, now: datetime | None = None) -> Pending | None:
         """The call as it stands at `now`, or None when no such call ever waited."""
         moment = now or utc_now()
@@ -55,13 +67,8 @@ class Approvals:
     async def waiting(self, *, now: datetime | None = None) -> list[Pending]:
         """Every call that still waits, oldest first."""
         moment = now or utc_now()
-        query = (
-            select(approvals)
-            .where(approvals.c.decision == Decision.WAITING.value, approvals.c.expires > moment)
-            .order_by(approvals.c.created)
-        )
         return await self._database.read(
-            lambda connection: [_pending(row, moment) for row in connection.execute(query)]
+            lambda connection: [_pending(row, moment) for row in connection.execute(_waiting(moment))]
         )
 
     async def decide(
@@ -72,10 +79,12 @@ class Approvals:
         by: str,
         reason: str | None = None,
         edited_arguments: JsonObject | None = None,
+        grant: Grant | None = None,
         now: datetime | None = None,
     ) -> Pending:
         """Decide a waiting call and return it as it stands: with this decision, an earlier one, or expired.
 
+        `grant` is kept in the same transaction, and only if this decision is the one that stands.
         Look at `decision` of what comes back. Raises `CallError` when no such call ever waited.
         """
         if decision not in (Decision.APPROVED, Decision.REJECTED):
@@ -87,6 +96,7 @@ class Approvals:
             by=by,
             reason=reason,
             edited_arguments=None if edited_arguments is None else write_json(edited_arguments).decode(),
+            grant=grant,
             now=now or utc_now(),
         )
         standing = await self._writer.submit(_decide, verdict)
@@ -99,6 +109,38 @@ class Approvals:
 def _add(connection: Connection, asked: Sequence[Pending]) -> list[None]:
     connection.execute(insert_new(connection, approvals), [_row(pending) for pending in asked])
     return [None] * len(asked)
+
+
+def _ask(connection: Connection, questions: Sequence[_Question]) -> list[Pending]:
+    return [_ask_one(connection, question) for question in questions]
+
+
+def _ask_one(connection: Connection, question: _Question) -> Pending:
+    # Transactions that write follow one another, so two processes cannot both find nothing waiting.
+    asked = question.pending
+    alike = approvals.c.record.contains(asked.call_fingerprint, autoescape=True)
+    for row in connection.execute(_waiting(question.now).where(alike)):
+        waiting = _pending(row, question.now)
+        if _asks_same(waiting, asked):
+            return waiting
+    _add(connection, [asked])
+    return asked
+
+
+def _asks_same(one: Pending, other: Pending) -> bool:
+    return (one.call_fingerprint, one.conversation, one.caller) == (
+        other.call_fingerprint,
+        other.conversation,
+        other.caller,
+    )
+
+
+def _waiting(now: datetime) -> Select[Any]:
+    return (
+        select(approvals)
+        .where(approvals.c.decision == Decision.WAITING.value, approvals.c.expires > now)
+        .order_by(approvals.c.created)
+    )
 
 
 def _row(pending: Pending) -> dict[str, Any]:
@@ -117,7 +159,7 @@ def _decide(connection: Connection, verdicts: Sequence[_Verdict]) -> list[Pendin
 
 def _decide_one(connection: Connection, verdict: _Verdict) -> Pending | None:
     # The condition is in the statement: of two processes only one finds the call waiting.
-    connection.execute(
+    decided = connection.execute(
         update(approvals)
         .where(
             approvals.c.pending_id == verdict.pending_id,
@@ -132,6 +174,8 @@ def _decide_one(connection: Connection, verdict: _Verdict) -> Pending | None:
             edited_arguments=verdict.edited_arguments,
         )
     )
+    if verdict.grant is not None and decided.rowcount == 1:
+        keep(connection, [verdict.grant])
     return _standing(connection, verdict.pending_id, verdict.now)
 
 

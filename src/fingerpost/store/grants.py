@@ -7,11 +7,12 @@ one-time grant is spent once, however many processes ask for it at the same time
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, case, false, literal, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, case, or_, select, update
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from fingerpost.records import Grant, utc_now
 from fingerpost.store.columns import Moment
@@ -25,9 +26,11 @@ _COLUMNS = tuple(item.name for item in fields(Grant))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wish:
-    call_fingerprint: str
-    conversation: str | None
-    operation: str | None
+    """Names that are no columns: SQLAlchemy keeps those for the values of an UPDATE."""
+
+    this_call: str
+    this_conversation: str | None
+    this_operation: str | None
     now: datetime
 
 
@@ -40,7 +43,7 @@ class Grants:
 
     async def add(self, grant: Grant) -> None:
         """Keep a permission. Adding one again changes nothing, least of all a spent one."""
-        await self._writer.submit(_add, grant)
+        await self._writer.submit(keep, grant)
 
     async def spend(
         self,
@@ -56,9 +59,9 @@ class Grants:
         A one-time grant is gone after this; any other stays until it expires.
         """
         wish = _Wish(
-            call_fingerprint=call_fingerprint,
-            conversation=conversation,
-            operation=operation,
+            this_call=call_fingerprint,
+            this_conversation=conversation,
+            this_operation=operation,
             now=now or utc_now(),
         )
         return await self._writer.submit(_spend, wish)
@@ -70,7 +73,8 @@ class Grants:
         return [_grant(row) for row in rows]
 
 
-def _add(connection: Connection, new: Sequence[Grant]) -> list[None]:
+def keep(connection: Connection, new: Sequence[Grant]) -> list[None]:
+    """Write permissions, within a transaction that may hold more than them."""
     rows = [{name: getattr(grant, name) for name in _COLUMNS} for grant in new]
     connection.execute(insert_new(connection, grants), rows)
     return [None] * len(new)
@@ -81,41 +85,42 @@ def _spend(connection: Connection, wishes: Sequence[_Wish]) -> list[Grant | None
 
 
 def _spend_one(connection: Connection, wish: _Wish) -> Grant | None:
-    usable = _usable(wish.now)
+    row = connection.execute(_SPEND, asdict(wish)).one_or_none()
+    return None if row is None else _grant(row)
+
+
+def _usable(now: ColumnElement[datetime] | datetime) -> ColumnElement[bool]:
+    return and_(grants.c.expires > now, or_(~grants.c.one_time, grants.c.spent_at.is_(None)))
+
+
+def _covers() -> ColumnElement[bool]:
+    """An exact grant may be narrowed further; what it leaves open does not matter. NULL equals nothing."""
+    conversation = grants.c.conversation == bindparam("this_conversation")
+    operation = grants.c.operation == bindparam("this_operation")
+    exact = and_(
+        grants.c.call_fingerprint == bindparam("this_call"),
+        or_(grants.c.conversation.is_(None), conversation),
+        or_(grants.c.operation.is_(None), operation),
+    )
+    return or_(exact, and_(grants.c.call_fingerprint.is_(None), conversation, operation))
+
+
+def _spending() -> ReturningUpdate[Any]:
+    now = bindparam("now", type_=Moment)
     best = (
         select(grants.c.grant_id)
-        .where(usable, _covers(wish))
+        .where(_usable(now), _covers())
         .order_by(grants.c.call_fingerprint.is_(None), grants.c.expires, grants.c.grant_id)
         .limit(1)
         .scalar_subquery()
     )
-    spent_at = case((grants.c.one_time, literal(wish.now, Moment)), else_=grants.c.spent_at)
-    statement = update(grants).where(grants.c.grant_id == best, usable).values(spent_at=spent_at)
-    row = connection.execute(statement.returning(grants)).one_or_none()
-    return None if row is None else _grant(row)
+    spent_at = case((grants.c.one_time, now), else_=grants.c.spent_at)
+    statement = update(grants).where(grants.c.grant_id == best, _usable(now)).values(spent_at=spent_at)
+    return statement.returning(grants)
 
 
-def _usable(now: datetime) -> ColumnElement[bool]:
-    return and_(grants.c.expires > now, or_(~grants.c.one_time, grants.c.spent_at.is_(None)))
-
-
-def _covers(wish: _Wish) -> ColumnElement[bool]:
-    """An exact grant may be narrowed further; what it leaves open does not matter. NULL equals nothing."""
-    exact = and_(
-        grants.c.call_fingerprint == wish.call_fingerprint,
-        or_(grants.c.conversation.is_(None), _same(grants.c.conversation, wish.conversation)),
-        or_(grants.c.operation.is_(None), _same(grants.c.operation, wish.operation)),
-    )
-    scoped = and_(
-        grants.c.call_fingerprint.is_(None),
-        _same(grants.c.conversation, wish.conversation),
-        _same(grants.c.operation, wish.operation),
-    )
-    return or_(exact, scoped)
-
-
-def _same(column: ColumnElement[Any], value: str | None) -> ColumnElement[bool]:
-    return column == value if value is not None else false()
+# Made once: putting it together costs ten times as much as running it.
+_SPEND: Final = _spending()
 
 
 def _grant(row: Row[Any]) -> Grant:

@@ -10,11 +10,7 @@ import click
 from fingerpost.surfaces.cli.options import house_options
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from fingerpost.store import AuditReport, Store
-
-    Work = Callable[[Store], Awaitable[int]]
 
 
 @click.group()
@@ -55,7 +51,9 @@ def verify(config: Path | None, servers: Path | None, as_json: bool) -> int:
             )
         return 0 if report.intact else 1
 
-    return _with_store(config, servers, work)
+    from fingerpost.surfaces.cli.house import with_store
+
+    return with_store(config, servers, work)
 
 
 @audit.command()
@@ -85,7 +83,9 @@ def show(limit: int, config: Path | None, servers: Path | None, as_json: bool) -
         output().print(made)
         return 0
 
-    return _with_store(config, servers, work)
+    from fingerpost.surfaces.cli.house import with_store
+
+    return with_store(config, servers, work)
 
 
 def _compared(report: AuditReport) -> str:
@@ -94,17 +94,3 @@ def _compared(report: AuditReport) -> str:
         return f"held against {report.anchors} hashes in the anchor file outside the database"
     missing = "the anchor file outside the database is empty or missing"
     return f"{missing}: a chain rewritten as a whole would not show"
-
-
-def _with_store(config: Path | None, servers: Path | None, work: Work) -> int:
-    from fingerpost.surfaces.cli.house import Asked, read_settings, run
-
-    settings = read_settings(Asked(config, servers, as_json=False)).settings.store
-
-    async def opened() -> int:
-        from fingerpost.store import Store
-
-        async with Store.open(settings.url) as store:
-            return await work(store)
-
-    return run(opened)

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import click
 
 from fingerpost.errors import ConfigError
 from fingerpost.records import ServerState
-from fingerpost.router import Router
 from fingerpost.settings import Loaded, load
 from fingerpost.surfaces.cli.screen import errors_to, plain
 
-P = ParamSpec("P")
+if TYPE_CHECKING:
+    # The router loads the MCP library, a second of work that commands on the store alone need not pay.
+    from fingerpost.router import Router
+    from fingerpost.store import Store
+
 R = TypeVar("R")
 
 NOT_YET = (ServerState.IDLE, ServerState.CONNECTING)
@@ -46,6 +49,19 @@ def read_settings(asked: Asked) -> Loaded:
     return loaded
 
 
+def with_store(config: Path | None, servers: Path | None, work: Callable[[Store], Awaitable[int]]) -> int:
+    """Run `work` on the store alone, for commands that need no server."""
+    settings = read_settings(Asked(config, servers, as_json=False)).settings.store
+
+    async def opened() -> int:
+        from fingerpost.store import Store
+
+        async with Store.open(settings.url) as store:
+            return await work(store)
+
+    return run(opened)
+
+
 @asynccontextmanager
 async def open_router(loaded: Loaded) -> AsyncGenerator[Router]:
     """The router for these settings. Having no server at all is the caller's mistake to hear about."""
@@ -56,6 +72,8 @@ async def open_router(loaded: Loaded) -> AsyncGenerator[Router]:
             hint="name a file with --servers FILE (a standard mcpServers JSON), "
             "or run `fingerpost import` to find the servers of your other MCP clients",
         )
+    from fingerpost.router import Router
+
     async with Router(loaded.specs, settings=loaded.settings) as router:
         yield router
 

@@ -24,6 +24,7 @@ class Entry(NamedTuple):
 
 
 LOOK: Final = "See what there is"
+ACT: Final = "Use a tool"
 SET_UP: Final = "Set up"
 TRUST: Final = "Trust"
 
@@ -31,10 +32,15 @@ COMMANDS: Final = {
     "servers": Entry("servers:servers", LOOK, "Connect every server and show how it is doing"),
     "tools": Entry("tools:tools", LOOK, "List the tools of all servers, or those that match some words"),
     "tool": Entry("tools:tool", LOOK, "Show everything known about one tool, and from where"),
+    "call": Entry("call:call", ACT, "Call a tool, with repair, policy, approval and progress"),
+    "trace": Entry("trace:trace", ACT, "Draw the journey of one call"),
+    "result": Entry("result:result", ACT, "Fetch the rest of a long result"),
+    "breakers": Entry("trace:breakers", ACT, "Show the circuit breakers of servers"),
     "doctor": Entry("doctor:doctor", SET_UP, "Say what is wrong with the set-up, in order of what to fix"),
     "import": Entry("import_:import_", SET_UP, "Find and merge the configurations of other MCP clients"),
     "config": Entry("config:config", SET_UP, "Check the settings, or show where each value comes from"),
     "completion": Entry("completion:completion", SET_UP, "Print the completion script for your shell"),
+    "approvals": Entry("approvals:approvals", TRUST, "Approve, edit or reject calls that wait for you"),
     "pins": Entry("pins:pins", TRUST, "Review tools whose definition changed since it was first seen"),
     "audit": Entry("audit:audit", TRUST, "Verify that the audit trail was not tampered with"),
 }
@@ -70,7 +76,7 @@ class FrontDoor(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for heading in (LOOK, SET_UP, TRUST):
+        for heading in (LOOK, ACT, SET_UP, TRUST):
             with formatter.section(click.style(heading, bold=True)):
                 formatter.write_dl(
                     [

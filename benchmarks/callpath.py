@@ -1,0 +1,124 @@
+"""What the call path costs, from the name to the digest, without any network, and its share by step."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from statistics import median
+
+import anyio
+from rich.console import Console
+from rich.table import Table
+
+from fingerpost import Router, Settings
+from fingerpost.call.arguments import prepare
+from fingerpost.call.digest import digest
+from fingerpost.call.fingerprints import call_fingerprint
+from fingerpost.call.names import Resolved, resolve
+from fingerpost.call.policy import Policy
+from fingerpost.events import CallReceived, encode
+from fingerpost.records import Call, CallContext, Effect, ToolCall
+from fingerpost.testing import tool_server
+
+ROUNDS = 400
+BATCHES = 5
+TOOL = {
+    "name": "search_notes",
+    "description": "Search the notes.",
+    "annotations": {"readOnlyHint": True},
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "query": {"type": "string"},
+            "limit": {"type": "integer", "default": 10},
+            "sort": {"enum": ["new", "old"]},
+            "tags": {"type": "array", "items": {"type": "string"}},
+        },
+        "required": ["query"],
+    },
+}
+GOOD = {"query": "opening hours", "limit": 3}
+BROKEN = {"Query": "opening hours", "limit": "3", "sort": "NEW"}
+RESULT = {"content": [{"type": "text", "text": "The library opens at nine and closes at eight. " * 8}]}
+
+
+def microseconds(work: Callable[[], object]) -> float:
+    samples: list[float] = []
+    for _ in range(BATCHES):
+        began = time.perf_counter()
+        for _ in range(ROUNDS):
+            work()
+        samples.append((time.perf_counter() - began) / ROUNDS * 1e6)
+    return median(samples)
+
+
+async def waited(work: Callable[[], Awaitable[object]]) -> float:
+    samples: list[float] = []
+    for _ in range(BATCHES):
+        began = time.perf_counter()
+        for _ in range(ROUNDS):
+            await work()
+        samples.append((time.perf_counter() - began) / ROUNDS * 1e6)
+    return median(samples)
+
+
+async def measure() -> None:
+    server = tool_server("notes", [TOOL])
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings.model_validate(
+            {
+                "store": {"url": f"sqlite:///{folder}/bench.db"},
+                "flags": {"result_cache": False, "loop_guard": False},
+            }
+        )
+        async with Router([server.spec()], settings=settings) as router:
+            await router.connect()
+            wish = ToolCall(name="notes/search_notes", arguments=GOOD)
+            found = resolve(wish, router.tools)
+            assert isinstance(found, Resolved)
+            card = found.card
+            call = Call(
+                tool=card.key, server=card.server, name=card.name, operation=card.key, arguments=GOOD,
+                effect=Effect.READ, fingerprint="f",
+            )  # fmt: skip
+            context = CallContext(call_id="cal_bench")
+            policy = Policy(())
+            steps = {
+                "name": microseconds(lambda: resolve(wish, router.tools)),
+                "arguments (valid)": microseconds(lambda: prepare(card, GOOD)),
+                "arguments (three repairs)": microseconds(lambda: prepare(card, BROKEN)),
+                "fingerprint": microseconds(lambda: call_fingerprint(card.fingerprint, card.key, GOOD)),
+                "policy": await waited(lambda: policy.judge(call, context)),
+                "digest": microseconds(lambda: digest(RESULT, card, budget=4000)),
+                "one event, encoded": microseconds(
+                    lambda: encode(CallReceived(call_id="c", packet_id="c", name="n", arguments=GOOD))
+                ),
+            }
+            direct = await waited(lambda: router.servers.call("notes", "search_notes", GOOD, timeout=10))
+            through = await waited(lambda: router.call("notes/search_notes", GOOD))
+            repaired = await waited(lambda: router.call("notes/search_notes", BROKEN))
+    show(steps, direct, through, repaired)
+
+
+def show(steps: dict[str, float], direct: float, through: float, repaired: float) -> None:
+    table = Table(title=f"The call path, per call (median of {BATCHES} batches of {ROUNDS})")
+    for column in ("what", "µs", "share of the added time"):
+        table.add_column(column, justify="left" if column == "what" else "right")
+    added = through - direct
+    for name, value in steps.items():
+        table.add_row(name, f"{value:.0f}", f"{value / added:.0%}")
+    table.add_section()
+    table.add_row("an in-process server, called directly", f"{direct:.0f}", "")
+    table.add_row("the same through the whole path", f"{through:.0f}", "")
+    table.add_row("the same with three repairs", f"{repaired:.0f}", "")
+    table.add_row("added by the path", f"{added:.0f}", "100%")
+    Console().print(table)
+
+
+def run() -> None:
+    anyio.run(measure)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,210 @@
+"""Asking a person, hearing their answer, and using what they allowed.
+
+A call that waits is a row in the store, so it outlives the process and any
+process may decide it. The first decision stands. An approval becomes a grant
+in the same transaction: for that one exact call, or, when the person says so,
+for the operation until the grant expires, within the conversation.
+
+Expiry is read off the wall clock, because a grant is given in one process and
+used in another, perhaps after a restart. A clock set forward ends grants early,
+which costs one more question. A clock set back would lengthen them, so a grant
+that lies in the future is not honoured: no grant is usable for longer than its
+own length plus `SKEW`, counted from the moment it bears.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+from fingerpost.call.fingerprints import operation_key
+from fingerpost.errors import CallError
+from fingerpost.events import ApprovalDecided, ApprovalRequested, EventSink
+from fingerpost.records import (
+    Call,
+    CallContext,
+    Decision,
+    Grant,
+    Pending,
+    Permit,
+    Ruling,
+    new_id,
+    utc_now,
+)
+from fingerpost.settings import CallSettings
+from fingerpost.store import Store
+
+Scope = Literal["once", "conversation"]
+
+# Clocks of machines that share a database are rarely further apart than this.
+SKEW: Final = timedelta(seconds=30)
+
+# Grants from the future that one call may use up in vain before it is asked about again.
+_VAIN: Final = 8
+
+
+class Approvals:
+    """The calls that wait for a person, and the permissions people gave."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        events: EventSink,
+        settings: CallSettings,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._store = store
+        self._events = events
+        self._settings = settings
+        self._clock = clock
+
+    async def request(self, call: Call, context: CallContext, ruling: Ruling) -> Pending:
+        """Have the call wait for a person. Asked again while it waits, it is the same pending call."""
+        now = self._clock()
+        asked = Pending(
+            pending_id=new_id("apr"),
+            call_id=context.call_id,
+            tool=call.tool,
+            operation=call.operation,
+            arguments=call.arguments,
+            call_fingerprint=call.fingerprint,
+            definition_fingerprint=call.definition_fingerprint,
+            effect=call.effect,
+            reason=ruling.reason,
+            created=now,
+            expires=now + timedelta(seconds=self._settings.pending_seconds),
+            conversation=context.conversation,
+            packet_id=context.packet_id,
+            caller=context.caller,
+        )
+        waiting = await self._store.approvals.ask(asked, now=now)
+        if waiting.pending_id == asked.pending_id:
+            self._events.emit(
+                ApprovalRequested(
+                    call_id=context.call_id,
+                    packet_id=context.packet_id or context.call_id,
+                    pending_id=waiting.pending_id,
+                    tool=waiting.tool,
+                    call_fingerprint=waiting.call_fingerprint,
+                    reason=waiting.reason,
+                )
+            )
+        return waiting
+
+    async def spend(self, call: Call, context: CallContext) -> Permit | None:
+        """Use a permission for this call, the one for exactly this call first; None when there is none."""
+        for _ in range(_VAIN):
+            now = self._clock()
+            grant = await self._store.grants.spend(
+                call_fingerprint=call.fingerprint,
+                conversation=context.conversation,
+                operation=operation_key(call.operation, call.definition_fingerprint),
+                now=now,
+            )
+            if grant is None:
+                return None
+            if grant.granted_at <= now + SKEW:
+                return Permit(
+                    call_fingerprint=call.fingerprint,
+                    given_by=f"grant {grant.grant_id} by {grant.granted_by}",
+                )
+            if not grant.one_time:
+                return None
+        return None
+
+    async def decide(
+        self,
+        pending_id: str,
+        decision: Decision,
+        *,
+        by: str,
+        reason: str | None = None,
+        edited: Call | None = None,
+        scope: Scope = "once",
+    ) -> Pending:
+        """A person's word. Returns the call as it stands, which an earlier decision may have settled.
+
+        Raises `CallError` when no such call ever waited, or when the word does not apply to it.
+        """
+        pending = await self._store.approvals.get(pending_id, now=self._clock())
+        if pending is None:
+            raise _unknown(pending_id)
+        _check(pending, decision, edited, scope)
+        now = self._clock()
+        grant = self._grant(pending, edited, by, scope, now) if decision is Decision.APPROVED else None
+        standing = await self._store.approvals.decide(
+            pending_id,
+            decision,
+            by=by,
+            reason=reason,
+            edited_arguments=None if edited is None else edited.arguments,
+            grant=grant,
+            now=now,
+        )
+        if (standing.decision, standing.decided_by, standing.decided_at) == (decision, by, now):
+            self._tell(standing, by)
+        return standing
+
+    async def get(self, pending_id: str) -> Pending | None:
+        """The call as it stands now, or None when no such call ever waited."""
+        return await self._store.approvals.get(pending_id, now=self._clock())
+
+    async def waiting(self) -> list[Pending]:
+        """Every call that waits now, oldest first."""
+        return await self._store.approvals.waiting(now=self._clock())
+
+    def _grant(self, pending: Pending, edited: Call | None, by: str, scope: Scope, now: datetime) -> Grant:
+        source = pending if edited is None else edited
+        expires = now + timedelta(seconds=self._settings.grant_seconds)
+        if scope == "conversation":
+            return Grant(
+                grant_id=new_id("gnt"),
+                granted_by=by,
+                granted_at=now,
+                expires=expires,
+                one_time=False,
+                conversation=pending.conversation,
+                operation=operation_key(source.operation, source.definition_fingerprint),
+            )
+        return Grant(
+            grant_id=new_id("gnt"),
+            granted_by=by,
+            granted_at=now,
+            expires=expires,
+            call_fingerprint=pending.call_fingerprint if edited is None else edited.fingerprint,
+            # Approved for the conversation it was asked in; the same call elsewhere is asked about there.
+            conversation=pending.conversation,
+        )
+
+    def _tell(self, decided: Pending, by: str) -> None:
+        subject = decided.call_id or decided.packet_id or decided.pending_id
+        self._events.emit(
+            ApprovalDecided(
+                call_id=subject,
+                packet_id=decided.packet_id or subject,
+                pending_id=decided.pending_id,
+                decision=decided.decision,
+                decided_by=by,
+                reason=decided.decision_reason,
+                edited=decided.edited_arguments is not None,
+            )
+        )
+
+
+def _check(pending: Pending, decision: Decision, edited: Call | None, scope: Scope) -> None:
+    if edited is not None and decision is not Decision.APPROVED:
+        message = "only a call that is approved can be edited"
+        raise CallError(message, hint="reject it as it is")
+    if edited is not None and edited.tool != pending.tool:
+        message = f"{pending.pending_id} waits for {pending.tool}; an edit cannot turn it into {edited.tool}"
+        raise CallError(message, hint="reject it and call the other tool")
+    if scope == "conversation" and pending.conversation is None:
+        message = f"{pending.pending_id} was not asked in a conversation, so it can only be approved once"
+        raise CallError(message, hint="approve it without widening it to the conversation")
+
+
+def _unknown(pending_id: str) -> CallError:
+    message = f"no call {pending_id!r} waits for a decision"
+    return CallError(message, hint="`fingerpost approvals` lists those that do.")

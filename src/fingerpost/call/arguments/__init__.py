@@ -1,0 +1,12 @@
+"""Arguments as a model wrote them, made to fit the tool's schema, or refused with a reason.
+
+`prepare` puts right what is certainly meant, `translate` says the same to
+another tool, `signature` tells a model in one line what a tool takes.
+"""
+
+from fingerpost.call.arguments.prepare import prepare
+from fingerpost.call.arguments.prepared import Prepared
+from fingerpost.call.arguments.signature import signature
+from fingerpost.call.arguments.translate import translate
+
+__all__ = ["Prepared", "prepare", "signature", "translate"]

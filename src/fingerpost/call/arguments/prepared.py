@@ -1,0 +1,27 @@
+"""What preparing arguments comes to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fingerpost.records import Json, ParameterError, Repair
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """Arguments that fit the tool's schema, or the reasons why they do not.
+
+    `repairs` says what was changed on the way; with errors it says how far we got.
+    `notes` names what of the schema could not be checked (a reference to another
+    host, a pattern too costly to match): the server will judge that itself.
+    """
+
+    arguments: dict[str, Json]
+    repairs: tuple[Repair, ...] = ()
+    errors: tuple[ParameterError, ...] = ()
+    signature: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return not self.errors

@@ -1,0 +1,20 @@
+"""Results cut to what fits, with an honest note of what was cut and a way to the rest."""
+
+from fingerpost.call.digest.cut import budget_for, digest
+from fingerpost.call.digest.fence import FENCE_TOKENS, as_data, shown, suspicious
+from fingerpost.call.digest.results import Page, Results, handle_of
+from fingerpost.call.digest.tokens import clip, count_tokens
+
+__all__ = [
+    "FENCE_TOKENS",
+    "Page",
+    "Results",
+    "as_data",
+    "budget_for",
+    "clip",
+    "count_tokens",
+    "digest",
+    "handle_of",
+    "shown",
+    "suspicious",
+]

@@ -1,0 +1,209 @@
+"""A raw result in, a digest within its budget out. Pure: whatever is kept aside, others keep.
+
+Nothing is touched when it fits. Otherwise each part is cut in the way of its kind,
+small parts staying whole, and the text ends with one line that says what is
+missing and how to get it. That line is part of the budget.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import compress
+from typing import Final
+
+from fingerpost.call.digest.markup import page_text
+from fingerpost.call.digest.parts import MOST_REFERENCES, Part, read_parts
+from fingerpost.call.digest.passages import LINES, LOG, Manner, Trimmed, trim_text
+from fingerpost.call.digest.relevance import stems
+from fingerpost.call.digest.shapes import Shape, header_rows, shape_of
+from fingerpost.call.digest.summaries import summarise
+from fingerpost.call.digest.tokens import clip, count_tokens, price, tokens_against
+from fingerpost.call.digest.tree import trim_tree, unused_key, write
+from fingerpost.records import CallContext, Digest, Json, JsonObject, ToolCard
+from fingerpost.settings.model import DigestSettings
+
+LEAST_BUDGET: Final = 50
+NOTE: Final = 60  # tokens set aside for the last line; it may have more where more is left
+_LONGEST_REQUEST: Final = 4_000
+
+
+def budget_for(card: ToolCard, context: CallContext, settings: DigestSettings) -> int:
+    """How many tokens this result may take: the least of what tool, settings and context allow."""
+    allowed = min(card.intelligence.response.max_tokens.value, settings.max_tokens)
+    if context.tokens_left is not None:
+        allowed = min(allowed, int(settings.context_share * context.tokens_left))
+    return max(LEAST_BUDGET, allowed)
+
+
+def digest(
+    result: JsonObject, card: ToolCard, *, budget: int, request: str = "", handle: str | None = None
+) -> Digest:
+    """The result within `budget` tokens, with what the request is about.
+
+    `handle` is where the full result will be kept. It is named in the text, and in
+    the digest, only when there is more to fetch than the text says.
+    """
+    parts = read_parts(result)
+    references = tuple(part.reference for part in parts if part.reference is not None)
+    prices = [tokens_against(part.text, budget) for part in parts]
+    original = sum(prices) + max(0, len(parts) - 1)
+    made = Digest(text="", original_tokens=original, references=references[:100])
+    if original <= budget and not references:
+        kind = _content_type(parts[0]) if len(parts) == 1 else "text"
+        return _done(replace(made, content_type=kind), _joined(parts), None)
+    room = budget - min(NOTE, budget // 2)
+    looked_for = stems(request[:_LONGEST_REQUEST])
+    if original <= room and len(references) <= MOST_REFERENCES:
+        return _with_note(made, _joined(parts), budget, handle)
+    if len(parts) == 1 and (tree := _only_tree(parts[0], card, room)) is not None:
+        return _cut_tree(made, tree, budget, room, looked_for, handle)
+    body = _cut_parts(parts, prices, card, room, looked_for)
+    return _with_note(replace(made, dropped=body.dropped), body.text, budget, handle)
+
+
+def _joined(parts: Sequence[Part]) -> str:
+    return parts[0].text if len(parts) == 1 else "\n".join(part.text for part in parts)
+
+
+def _content_type(part: Part) -> str:
+    if part.value is not None:
+        return "json"
+    shape = shape_of(part.text)
+    return shape.value if shape in (Shape.PAGE, Shape.TABLE) else "text"
+
+
+# -- JSON, which stays JSON -------------------------------------------------------------------------
+
+
+def _only_tree(part: Part, card: ToolCard, room: int) -> Json:
+    """The value of a result that is one JSON text, unless a summary says it better."""
+    if part.value is None or summarise(card, part.text, part.value, room) is not None:
+        return None
+    return part.value
+
+
+def _cut_tree(
+    made: Digest, value: Json, budget: int, room: int, looked_for: Sequence[str], handle: str | None
+) -> Digest:
+    cut, dropped = trim_tree(value, room, looked_for)
+    text = write(cut)
+    made = replace(made, dropped=dropped)
+    if isinstance(cut, dict | list):
+        if dropped:
+            note = _note(made, budget - count_tokens(text), handle)
+            noted = write(_noted(cut, note))
+            text = noted if count_tokens(noted) <= budget else text
+        tokens = count_tokens(text)
+        if tokens <= budget:
+            return _done(replace(made, content_type="json"), text, handle)
+    made = replace(made, dropped=dropped or ("almost all of it",))
+    return _with_note(made, clip(text, room), budget, handle)
+
+
+def _noted(cut: dict[str, Json] | list[Json], note: str) -> Json:
+    """With the note as its last member, so that it is still JSON."""
+    return {**cut, unused_key(cut): note} if isinstance(cut, dict) else [*cut, note]
+
+
+# -- everything else --------------------------------------------------------------------------------
+
+
+def _cut_parts(
+    parts: Sequence[Part], prices: Sequence[int], card: ToolCard, room: int, looked_for: Sequence[str]
+) -> Trimmed:
+    dropped: list[str] = []
+    aside = [part for part in parts if part.reference is not None]
+    if len(aside) > MOST_REFERENCES:
+        left_out = frozenset(part.number for part in aside[MOST_REFERENCES:])
+        stay = [part.reference is None or part.number not in left_out for part in parts]
+        parts, prices = [*compress(parts, stay)], [*compress(prices, stay)]
+        dropped.append(f"the names of {len(left_out):,} of {len(aside):,} attached parts")
+    shares = _shares(prices, room - len(parts))
+    shown: list[str] = []
+    for part, needed, share in zip(parts, prices, shares, strict=True):
+        whole = needed <= share
+        trimmed = Trimmed(text=part.text) if whole else _cut_part(part, card, share, looked_for)
+        shown.append(trimmed.text)
+        where = f" of part {part.number}" if len(parts) > 1 else ""
+        dropped += [f"{what}{where}" for what in trimmed.dropped]
+    return Trimmed(text="\n".join(shown), dropped=tuple(dropped))
+
+
+def _shares(prices: Sequence[int], room: int) -> list[int]:
+    """What each part may take: the small ones all they need, the large ones the same of what is left."""
+    shares = [0] * len(prices)
+    for position, index in enumerate(sorted(range(len(prices)), key=prices.__getitem__)):
+        shares[index] = min(prices[index], max(0, room) // (len(prices) - position))
+        room -= shares[index]
+    return shares
+
+
+def _cut_part(part: Part, card: ToolCard, room: int, looked_for: Sequence[str]) -> Trimmed:
+    if part.reference is not None:
+        return Trimmed(text=clip(part.text, room), dropped=("the name",))
+    summary = summarise(card, part.text, part.value, room)
+    if summary is not None:
+        head = trim_text(summary.head, max(room // 2, 1))
+        body = trim_text(summary.body, room - count_tokens(head.text) - 1, looked_for)
+        said = tuple(filter(None, (summary.dropped, *head.dropped, *body.dropped)))
+        return Trimmed(text=f"{head.text}\n{body.text}", dropped=said)
+    if part.value is not None:
+        cut, dropped = trim_tree(part.value, room, looked_for)
+        text = write(cut)
+        return Trimmed(text=text, dropped=dropped) if count_tokens(text) <= room else _bare(text, room)
+    return _cut_text(part.text, room, looked_for)
+
+
+def _bare(text: str, room: int) -> Trimmed:
+    return Trimmed(text=clip(text, room), dropped=("almost all of it",))
+
+
+def _cut_text(text: str, room: int, looked_for: Sequence[str]) -> Trimmed:
+    shape = shape_of(text)
+    if shape is Shape.PAGE:
+        said = trim_text(page_text(text), room, looked_for)
+        return Trimmed(text=said.text, dropped=("the markup of the page", *said.dropped))
+    if shape is Shape.TABLE:
+        return trim_text(text, room, looked_for, _table_manner(text))
+    return trim_text(text, room, looked_for, LOG if shape is Shape.LOG else LINES)
+
+
+def _table_manner(text: str) -> Manner:
+    beginning = text[:6_000].splitlines()
+    blank = next((index for index, line in enumerate(beginning) if line.strip()), 0)
+    header = header_rows([line for line in beginning if line.strip()])
+    return Manner(noun="rows", pinned=blank + header, context=0)
+
+
+# -- the note ---------------------------------------------------------------------------------------
+
+
+def _with_note(made: Digest, body: str, budget: int, handle: str | None) -> Digest:
+    """The body and its last line; without that line where there is no room even for it."""
+    if made.dropped or made.references:
+        noted = f"{body}\n[{_note(made, budget - count_tokens(body), handle)}]"
+        body = noted if count_tokens(noted) <= budget else clip(body, budget)
+    elif count_tokens(body) > budget:
+        body, made = clip(body, budget), replace(made, dropped=("the end",))
+    return _done(made, body, handle)
+
+
+def _done(made: Digest, text: str, handle: str | None) -> Digest:
+    more = bool(made.dropped or made.references)
+    return replace(made, text=text, tokens=math.ceil(price(text)), handle=handle if more else None)
+
+
+def _note(made: Digest, room: int, handle: str | None) -> str:
+    """What is missing, as fully as there is room for, and the way to get it."""
+    aside = "" if made.dropped else " --part N"
+    how = f" All of it: fingerpost result {handle}{aside}, or the tool read_result" if handle else ""
+    said = list(made.dropped[:6])
+    while said:
+        more = "; and more" if len(said) < len(made.dropped) else ""
+        note = f"Left out: {'; '.join(said)}{more}.{how}"
+        if count_tokens(note) + 5 <= room:  # and its brackets, or what makes it a member of JSON
+            return note
+        said.pop()
+    return f"Cut to fit.{how}" if made.dropped else f"Kept aside: {len(made.references)} attached.{how}"

@@ -1,0 +1,170 @@
+"""A raw MCP result as parts: texts to read, and things to refer to.
+
+Servers are told to send structured content twice, as data and as text; when both
+say the same, it is read once. Pictures, sound and other bytes never become text:
+they are named by kind, size and number, and can be fetched by that number.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+from fingerpost.call.digest.shapes import PARSED_UP_TO, parse
+from fingerpost.call.digest.tree import write
+from fingerpost.records import Json, JsonObject
+
+MOST_REFERENCES: Final = 20
+_MOST_TEXTS: Final = 20
+_LONGEST_LABEL: Final = 300
+_NOTHING: Final[JsonObject] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One block of a result, as text."""
+
+    number: int  # its place in the result, from 1
+    text: str
+    value: Json = None  # what the text says, when it is an object or a list
+    reference: str | None = None  # what stands in the text for bytes kept aside
+
+
+def read_parts(result: JsonObject) -> tuple[Part, ...]:
+    """Everything the result holds, in order; neighbouring texts joined when there are very many."""
+    parts = [_part(number, block) for number, block in enumerate(blocks(result), 1)]
+    parts += _structured(result, parts)
+    return tuple(_fewer(parts))
+
+
+def blocks(result: JsonObject) -> list[JsonObject]:
+    """The content blocks, whatever a careless server may have put beside them."""
+    content = result.get("content")
+    if not isinstance(content, list | tuple):
+        return []
+    return [
+        item if isinstance(item, Mapping) else _text_block(item) for item in cast("Sequence[Json]", content)
+    ]
+
+
+def block_bytes(block: JsonObject) -> tuple[str, bytes]:
+    """The kind and the bytes of one block: decoded, or its text."""
+    resource = _object(block.get("resource"))
+    mime = _label(block.get("mimeType") or resource.get("mimeType"))
+    encoded = block.get("data") if isinstance(block.get("data"), str) else resource.get("blob")
+    if isinstance(encoded, str):
+        try:
+            return mime or "application/octet-stream", base64.b64decode(encoded)
+        except (binascii.Error, ValueError):
+            return "text/plain", encoded.encode("utf-8", "replace")
+    return mime or "text/plain", _part(0, block).text.encode("utf-8", "replace")
+
+
+def _part(number: int, block: JsonObject) -> Part:
+    kind = block.get("type")
+    resource = _object(block.get("resource"))
+    if kind == "text" and isinstance(text := block.get("text"), str):
+        return _text_part(number, text)
+    if kind in ("image", "audio") and isinstance(data := block.get("data"), str):
+        return _reference(number, _label(block.get("mimeType")) or str(kind), data)
+    if kind == "resource" and isinstance(text := resource.get("text"), str):
+        return _text_part(number, text)
+    if kind == "resource" and isinstance(blob := resource.get("blob"), str):
+        name = _label(resource.get("mimeType")) or "binary"
+        return _reference(number, name, blob, at=_label(resource.get("uri")))
+    if kind == "resource_link":
+        return Part(number=number, text=_link(block))
+    return Part(number=number, text=written(block))
+
+
+def _text_part(number: int, text: str) -> Part:
+    return Part(number=number, text=text, value=parse(text))
+
+
+def _reference(number: int, kind: str, encoded: str, at: str = "") -> Part:
+    size = len(encoded) * 3 // 4
+    said = f"{kind}, {_size(size)}, part {number}" + (f", {at}" if at else "")
+    return Part(number=number, text=f"[{said}]", reference=said)
+
+
+def _size(count: int) -> str:
+    if count < 1_000:
+        return f"{count} bytes"
+    return f"{count / 1_000:.0f} KB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"
+
+
+def _link(block: JsonObject) -> str:
+    name = _label(block.get("title")) or _label(block.get("name")) or "link"
+    about = _label(block.get("description"))
+    return f"{name} <{_label(block.get('uri'))}>" + (f": {about}" if about else "")
+
+
+def _structured(result: JsonObject, parts: Sequence[Part]) -> list[Part]:
+    value = result.get("structuredContent")
+    if not isinstance(value, Mapping) or not value or _said_already(value, parts):
+        return []
+    return [Part(number=len(parts) + 1, text=written(value), value=value)]
+
+
+def _said_already(value: JsonObject, parts: Sequence[Part]) -> bool:
+    """Whether the texts hold the same: as one JSON text, bare, or item by item under one key."""
+    only = next(iter(value.values())) if len(value) == 1 else None
+    try:
+        if any(part.value is not None and part.value in (value, only) for part in parts):
+            return True
+        texts: list[Json] = [part.text if part.value is None else part.value for part in parts]
+        return only is not None and (texts in ([only], only) or texts == [written(only)])
+    except RecursionError:  # compared too deeply: say it twice rather than lose it
+        return False
+
+
+def written(value: Json) -> str:
+    """JSON text; for what is nested beyond writing, a word that it is."""
+    try:
+        return write(value)
+    except (RecursionError, ValueError, TypeError):
+        return "[data nested too deeply to be written]"
+
+
+def _fewer(parts: list[Part]) -> list[Part]:
+    """Ten thousand blocks of one line each are one text."""
+    if len(parts) <= _MOST_TEXTS:
+        return parts
+    texts = [part for part in parts if part.reference is None]
+    joined = Part(number=1, text="\n".join(part.text for part in texts))
+    return [*([joined] if texts else []), *(part for part in parts if part.reference is not None)]
+
+
+def _text_block(item: Json) -> JsonObject:
+    return {"type": "text", "text": item if isinstance(item, str) else written(item)}
+
+
+def _object(value: Json) -> JsonObject:
+    return value if isinstance(value, Mapping) else _NOTHING
+
+
+def _label(value: Json) -> str:
+    """A short text in one line, or nothing."""
+    return " ".join(value[:_LONGEST_LABEL].split()) if isinstance(value, str) else ""
+
+
+def load(data: bytes) -> JsonObject:
+    """A result as it was kept."""
+    value = cast("Json", json.loads(data))
+    return value if isinstance(value, Mapping) else _NOTHING
+
+
+__all__ = [
+    "MOST_REFERENCES",
+    "PARSED_UP_TO",
+    "Part",
+    "block_bytes",
+    "blocks",
+    "load",
+    "read_parts",
+    "written",
+]

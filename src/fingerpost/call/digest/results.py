@@ -1,0 +1,148 @@
+"""Full results, kept for a while so that whoever read the digest can read on.
+
+They lie in the store's cache, so old ones make room by themselves. A handle is
+made from the call's id, which nobody can guess, and only of letters, so that every
+handle takes the same room in a digest. Packing, unpacking and paging happen in a
+thread: a result may be many megabytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import zlib
+from dataclasses import dataclass
+from typing import Final
+
+import anyio.to_thread
+
+from fingerpost.call.digest.parts import block_bytes, blocks, load, read_parts
+from fingerpost.call.digest.tokens import count_tokens, reach
+from fingerpost.records import JsonObject
+from fingerpost.store import Cache
+
+SPACE: Final = "results"
+KEPT_UP_TO: Final = 24 * 1024 * 1024  # packed; a larger one would push everything else out
+UNPACKED_UP_TO: Final = 160 * 1024 * 1024
+PAGE_TOKENS: Final = 2_000
+COUNTED_UP_TO: Final = 500_000  # characters; of longer texts the number of pages is estimated
+_LEAST_PAGE: Final = 50
+_LETTERS: Final = 13  # 61 bits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One page of a full result."""
+
+    handle: str
+    text: str
+    page: int
+    pages: int  # about, for texts of millions of characters
+    tokens: int
+    references: tuple[str, ...] = ()
+
+
+def handle_of(call_id: str) -> str:
+    """`res_` and thirteen letters: the same for the same call."""
+    number = int.from_bytes(hashlib.blake2b(call_id.encode(), digest_size=16).digest(), "big")
+    letters: list[str] = []
+    for _ in range(_LETTERS):
+        number, place = divmod(number, 26)
+        letters.append("abcdefghijklmnopqrstuvwxyz"[place])
+    return "res_" + "".join(letters)
+
+
+class Results:
+    """The full results of recent calls."""
+
+    def __init__(self, cache: Cache, *, keep_seconds: float = 86_400) -> None:
+        self._cache = cache
+        self._keep_seconds = keep_seconds
+
+    async def keep(self, call_id: str, result: JsonObject) -> str:
+        """Keep the result, or as much of its text as is reasonable; the handle to fetch it by."""
+        packed = await anyio.to_thread.run_sync(_pack, result)
+        handle = handle_of(call_id)
+        await self._cache.put(SPACE, handle, packed, ttl=self._keep_seconds)
+        return handle
+
+    async def page(self, handle: str, *, page: int = 1, tokens: int = PAGE_TOKENS) -> Page | None:
+        """One page of the text; None when the handle is unknown or its time is over, or no such page."""
+        packed = await self._cache.get(SPACE, handle)
+        if packed is None:
+            return None
+        return await anyio.to_thread.run_sync(_page, packed, handle, page, max(_LEAST_PAGE, tokens))
+
+    async def part(self, handle: str, index: int) -> tuple[str, bytes] | None:
+        """Kind and bytes of one part of the result, counted from 1."""
+        packed = await self._cache.get(SPACE, handle)
+        if packed is None:
+            return None
+        return await anyio.to_thread.run_sync(_part, packed, index)
+
+
+def _pack(result: JsonObject) -> bytes:
+    packed = _packed(result)
+    if packed is not None:
+        return packed
+    text = "\n".join(part.text for part in read_parts(result))
+    text = f"{text[: KEPT_UP_TO // 4]}\n… only this much was kept: the whole is too large …"
+    packed = _packed({"content": [{"type": "text", "text": text}]})
+    assert packed is not None  # at most four bytes to a character, and packing never makes it longer by much
+    return packed
+
+
+def _packed(result: JsonObject) -> bytes | None:
+    try:
+        packed = zlib.compress(json.dumps(result, ensure_ascii=False).encode("utf-8", "replace"), 1)
+    except (RecursionError, ValueError, TypeError):  # not something that came over the wire
+        return None
+    return packed if len(packed) <= KEPT_UP_TO else None
+
+
+def _unpack(packed: bytes) -> JsonObject:
+    return load(zlib.decompressobj().decompress(packed, UNPACKED_UP_TO))
+
+
+def _page(packed: bytes, handle: str, page: int, tokens: int) -> Page | None:
+    parts = read_parts(_unpack(packed))
+    text = "\n".join(part.text for part in parts)
+    start = 0
+    for _ in range(page - 1):
+        start = page_end(text, start, tokens)
+    if page < 1 or (start >= len(text) and page > 1):
+        return None
+    end = page_end(text, start, tokens)
+    return Page(
+        handle=handle,
+        text=text[start:end],
+        page=page,
+        pages=page + _pages_left(text, end, tokens),
+        tokens=count_tokens(text[start:end]),
+        references=tuple(part.reference for part in parts if part.reference is not None),
+    )
+
+
+def page_end(text: str, start: int, tokens: int) -> int:
+    """Where the page from `start` ends: after a line where possible, always within `tokens`."""
+    end = reach(text, start, tokens)
+    if end < len(text):
+        end = text.rfind("\n", (start + end) // 2, end) + 1 or end
+    return max(end, min(start + 1, len(text)))
+
+
+def _pages_left(text: str, start: int, tokens: int) -> int:
+    """Counted where that is quick, else estimated; never none when there is one."""
+    if len(text) - start > COUNTED_UP_TO:
+        return max(1, math.ceil(count_tokens(text[start:]) / tokens))
+    pages = 0
+    while start < len(text):
+        start = page_end(text, start, tokens)
+        pages += 1
+    return pages
+
+
+def _part(packed: bytes, index: int) -> tuple[str, bytes] | None:
+    found = blocks(_unpack(packed))
+    return block_bytes(found[index - 1]) if 1 <= index <= len(found) else None

@@ -1,0 +1,131 @@
+"""How many tokens a text takes, without knowing whose tokens.
+
+Every model family cuts text its own way, and a vocabulary is megabytes that a
+router has no business downloading. So this is an estimate, made to err on the
+side of too many: what fits by this count fits a model, or very nearly. Text is taken
+as runs (words, capitals, digits, spaces, marks, other scripts) and each run has a
+price. The prices were fitted against the vocabularies cl100k, o200k, Qwen and
+Claude 2. On English, code, JSON, tables and logs the estimate was 0.88 to 1.6 times
+each of their counts; on Hebrew 0.93 to 1.05 times those of the two that spend most
+on it, and about twice those of the two that know it well. On random text it was too
+low: 0.87 times for hexadecimal, 0.76 for base64.
+
+Two properties are relied upon and tested:
+
+* a part never costs more than the whole;
+* the whole never costs more than its parts together, so whoever builds a text
+  piece by piece within a budget stays within it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Final
+
+# Beyond this many characters the middle is not read: beginning, middle and end speak for the rest.
+EXACT_UP_TO: Final = 200_000
+_SAMPLE: Final = 20_000
+_SAMPLES: Final = 5
+_BLOCK: Final = 1_024
+
+_FOREIGN = re.compile(r"[^\x00-\x7f]+")
+
+# Characters one cannot see, priced as what is shown in their stead (`\\u200b`).
+INVISIBLE: Final = (
+    "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+_UNSEEN = re.compile(f"[{INVISIBLE}]")
+_UNSEEN_PRICE: Final = 8.0
+
+# Price of one character, by the script it belongs to: the first range that holds it.
+_SCRIPTS: Final = (
+    (re.compile("[\u00a0-\u024f]"), 1.0),  # Latin with accents
+    (re.compile("[\u0250-\u04ff]"), 0.65),  # Greek, Cyrillic
+    (re.compile("[\u0590-\u06ff]"), 1.1),  # Hebrew, Arabic
+    (re.compile("[\u2000-\u206f]"), 1.0),  # dashes, quotation marks
+    (re.compile("[\u3000-\u30ff\u4e00-\u9fff\uac00-\ud7af\uff00-\uffef]"), 1.5),  # Chinese, Japanese, Korean
+)
+_OTHER_PRICE: Final = 2.5
+
+
+def count_tokens(text: str) -> int:
+    """About how many tokens `text` takes; for very long text from samples of it."""
+    if len(text) <= EXACT_UP_TO:
+        return math.ceil(price(text))
+    step = (len(text) - _SAMPLE) // (_SAMPLES - 1)
+    sampled = sum(price(text[at : at + _SAMPLE]) for at in range(0, step * _SAMPLES, step))
+    return math.ceil(sampled * len(text) / (_SAMPLE * _SAMPLES))
+
+
+class _Prices(dict[int, float]):
+    """The price of a run by its length: `each` for a character, `often` where long runs are one token.
+
+    Short runs are looked up, which is what makes counting quick.
+    """
+
+    def __init__(self, *, each: float, least: float = 0.0, often: float = math.inf) -> None:
+        self._each, self._least, self._often = each, least, often
+        super().__init__((length, self.__missing__(length)) for length in range(65))
+
+    def __missing__(self, length: int) -> float:
+        return min(max(self._least, self._each * length), 0.8 + self._often * length)
+
+
+_RUNS: Final = (
+    (re.compile(r"[A-Z]?[a-z]+"), _Prices(each=1 / 6, least=1.0)),
+    (re.compile(r"[A-Z]+(?![a-z])"), _Prices(each=0.5, least=1.0)),
+    (re.compile(r"[!-/:-@\[-^`{-~]+"), _Prices(each=0.5, least=1.0)),
+    (re.compile(r"[0-9]+"), _Prices(each=0.85)),  # some vocabularies have a token for every digit
+    (re.compile(r"[ _]+"), _Prices(each=0.1, often=1 / 64)),
+    (re.compile(r"[\t\n\r]+"), _Prices(each=0.4, often=1 / 32)),
+)
+
+
+def price(text: str) -> float:
+    """The same, exactly and unrounded, however long it takes: for adding up."""
+    total = sum(sum(map(prices.__getitem__, map(len, run.findall(text)))) for run, prices in _RUNS)
+    if not text.isascii():
+        total += _foreign("".join(_FOREIGN.findall(text)))
+    return total + _UNSEEN_PRICE * len(_UNSEEN.findall(text))
+
+
+def _foreign(text: str) -> float:
+    total, left = 0.0, len(text)
+    for script, price in _SCRIPTS:
+        found = len(script.findall(text))
+        total += price * found
+        left -= found
+    return total + _OTHER_PRICE * left
+
+
+def tokens_against(text: str, budget: int) -> int:
+    """The same, exact wherever it decides whether `text` fits into `budget`."""
+    estimate = count_tokens(text)
+    near = len(text) > EXACT_UP_TO and estimate <= 2 * budget
+    return math.ceil(price(text)) if near else estimate
+
+
+def clip(text: str, tokens: int) -> str:
+    """A beginning of `text` that takes at most `tokens`, as long as can be found quickly."""
+    # Ordinary text has four characters to a token; a longer beginning than this is mostly blanks.
+    text = text[: max(0, tokens) * 12]
+    return text if price(text) <= tokens else text[: reach(text, 0, tokens)]
+
+
+def reach(text: str, start: int, tokens: int) -> int:
+    """How far one gets from `start` with `tokens`: block by block, the last one by halving."""
+    left = float(tokens)
+    while start < len(text) and (cost := price(text[start : start + _BLOCK])) <= left:
+        left -= cost
+        start += _BLOCK
+    fits, over = start, min(start + _BLOCK, len(text))
+    while over - fits > 1:
+        middle = (fits + over) // 2
+        if price(text[start:middle]) <= left:
+            fits = middle
+        else:
+            over = middle
+    return min(fits, len(text))

@@ -1,0 +1,114 @@
+"""One try of one tool: a slot, the breaker, the connection, the journal, the call.
+
+The order is what makes it safe. Whatever fails before the last step was surely
+not sent. A call that is not a read is on disk before it is sent: when the
+process dies, the journal shows a start without an end, and nobody repeats it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import anyio
+
+from fingerpost.call.execution.breakers import Breakers
+from fingerpost.call.execution.door import DurableAppend, ToolDoor
+from fingerpost.call.execution.failure import Failure, cancelled, explain, judge
+from fingerpost.call.execution.journey import Journey, Leg, Try
+from fingerpost.call.execution.slots import NoSlot, Slots
+from fingerpost.errors import StoreUnavailable, ToolTimeout
+from fingerpost.events import Event
+from fingerpost.records import Effect, JsonObject
+
+GRACE_SECONDS = 1.0  # for a door that keeps its own deadline, to say so in its own words
+
+
+class Attempts:
+    """Makes attempts. Failures come back as values; only cancellation is raised."""
+
+    def __init__(self, door: ToolDoor, *, slots: Slots, breakers: Breakers, journal: DurableAppend) -> None:
+        self._door = door
+        self._slots = slots
+        self._breakers = breakers
+        self._journal = journal
+
+    async def once(self, journey: Journey, leg: Leg, *, waited: float) -> JsonObject | Failure:
+        """Try the tool once, and record how it went. `waited` is the pause that went before."""
+        attempt = journey.begin(waited=waited)
+        try:
+            outcome = await self._in_slot(journey, leg, attempt)
+        except anyio.get_cancelled_exc_class():
+            journey.finished(leg.call, attempt, cancelled(leg.call, sent=attempt.sent))
+            raise
+        journey.finished(leg.call, attempt, outcome if isinstance(outcome, Failure) else None)
+        return outcome
+
+    async def _in_slot(self, journey: Journey, leg: Leg, attempt: Try) -> JsonObject | Failure:
+        server = leg.call.server
+        # Asked before waiting, so that a server that is left alone fails fast.
+        if (refusal := self._breakers.refusal(server)) is not None:
+            return refusal
+        began = anyio.current_time()
+        try:
+            async with self._slots.slot(server, until=leg.deadline):
+                attempt.waited += anyio.current_time() - began
+                return await self._past_breaker(journey, leg, attempt)
+        except NoSlot as none:
+            attempt.waited += anyio.current_time() - began
+            return none.failure
+
+    async def _past_breaker(self, journey: Journey, leg: Leg, attempt: Try) -> JsonObject | Failure:
+        server = leg.call.server
+        ticket = self._breakers.admit(server)
+        if isinstance(ticket, Failure):
+            return ticket
+        attempt.asked_at = anyio.current_time()
+        try:
+            outcome = await self._ask(journey, leg, attempt)
+        except BaseException:
+            self._breakers.abandon(server, ticket)
+            raise
+        self._breakers.settle(server, ticket, outcome if isinstance(outcome, Failure) else None)
+        return outcome
+
+    async def _ask(self, journey: Journey, leg: Leg, attempt: Try) -> JsonObject | Failure:
+        try:
+            await self._door.ensure(leg.call.server, timeout=leg.remaining)
+            await self._announce(journey, leg, attempt)
+            result = await self._send(journey, leg, attempt)
+        except Exception as error:  # noqa: BLE001 - whatever a door does to us is a failed attempt
+            failure = explain(error, leg.call, sent=attempt.sent)
+            in_time = not leg.hurried or leg.remaining > 0
+            return failure if in_time else replace(failure, server_fault=False)
+        return judge(result, leg.call) or result
+
+    async def _announce(self, journey: Journey, leg: Leg, attempt: Try) -> None:
+        """Say that a call is about to be sent. For anything but a read: returns when that is on disk."""
+        event = journey.started(leg, attempt)
+        if leg.call.effect is not Effect.READ:
+            await self._write_down(leg, event)
+        journey.tell(event)
+
+    async def _write_down(self, leg: Leg, event: Event) -> None:
+        with anyio.move_on_at(leg.deadline):
+            await self._journal(event)
+            return
+        message = "the store did not confirm in time that the call is about to be made, so it was not made"
+        raise StoreUnavailable(message, hint="check the disk of the database, then try again")
+
+    async def _send(self, journey: Journey, leg: Leg, attempt: Try) -> JsonObject:
+        seconds = leg.remaining
+        if seconds <= 0:
+            message = f"no time was left to call {leg.call.tool}; it was not called"
+            raise ToolTimeout(message, server=leg.call.server)
+        journey.sending(leg, attempt)
+        with anyio.move_on_after(seconds + GRACE_SECONDS):
+            return await self._door.call(
+                leg.call.server,
+                leg.call.name,
+                leg.call.arguments,
+                timeout=seconds,
+                on_progress=leg.on_progress,
+            )
+        message = f"{leg.call.tool} did not answer within {seconds:g} s"
+        raise ToolTimeout(message, server=leg.call.server)

@@ -1,0 +1,185 @@
+"""Long work in the background: start it, get a handle, look in, fetch the result, or call it off.
+
+The work is anything that ends in a result; for a call that is its `Execution`
+or `Outcome`. Everything is bounded: how much runs at once, how many results are
+kept, and for how long.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+import anyio
+from anyio.abc import TaskGroup
+
+from fingerpost.call.execution.door import Clock, Progress
+from fingerpost.errors import CallError, LimitReached
+from fingerpost.records import new_id
+from fingerpost.redaction import scrub
+
+logger = logging.getLogger("fingerpost.call")
+
+T = TypeVar("T")
+
+MOST_RUNNING = 32
+MOST_KEPT = 200
+KEEP_SECONDS = 3600.0
+
+
+class BackgroundState(StrEnum):
+    RUNNING = "running"
+    DONE = "done"
+    CANCELLED = "cancelled"
+    FAILED = "failed"  # our own mistake: what a tool does wrong is a result like any other
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackgroundStatus:
+    """How far a piece of work has come."""
+
+    handle: str
+    tool: str
+    state: BackgroundState
+    seconds: float
+    progress: float | None = None
+    total: float | None = None
+    message: str = ""
+
+
+class _Piece(Generic[T]):
+    """One piece of work."""
+
+    def __init__(self, handle: str, tool: str, owner: str | None, began: float) -> None:
+        self.handle = handle
+        self.tool = tool
+        self.owner = owner
+        self.began = began
+        self.ended: float | None = None
+        self.state = BackgroundState.RUNNING
+        self.progress: tuple[float | None, float | None, str] = (None, None, "")
+        self.result: T | None = None
+        self.scope = anyio.CancelScope()
+        self.over = anyio.Event()
+
+    async def heard(self, progress: float, total: float | None, message: str | None) -> None:
+        self.progress = (progress, total, scrub(message or ""))
+
+
+class Background(Generic[T]):
+    """The work under way and the results not yet forgotten. Leaving it calls everything off."""
+
+    def __init__(
+        self,
+        *,
+        most_running: int = MOST_RUNNING,
+        most_kept: int = MOST_KEPT,
+        keep_seconds: float = KEEP_SECONDS,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self._most_running = most_running
+        self._most_kept = most_kept
+        self._keep_seconds = keep_seconds
+        self._clock = clock
+        self._pieces: dict[str, _Piece[T]] = {}
+        self._tasks: TaskGroup | None = None
+
+    async def __aenter__(self) -> Self:
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        assert self._tasks is not None
+        tasks, self._tasks = self._tasks, None
+        tasks.cancel_scope.cancel()
+        if isinstance(error, anyio.get_cancelled_exc_class()):
+            return await tasks.__aexit__(kind, error, trace)
+        # The caller's own error goes its own way: the task group would wrap it into a group.
+        await tasks.__aexit__(None, None, None)
+        return None
+
+    def start(self, work: Callable[[Progress], Awaitable[T]], *, tool: str, owner: str | None = None) -> str:
+        """Begin, and return the handle at once. `owner` alone may then use it."""
+        if self._tasks is None:
+            message = "background work is started inside `async with Background()`"
+            raise RuntimeError(message)
+        self._forget_old()
+        running = sum(piece.state is BackgroundState.RUNNING for piece in self._pieces.values())
+        if running >= self._most_running:
+            message = f"{running} calls already run in the background"
+            raise LimitReached(message, hint="wait for one of them, or cancel one")
+        piece = _Piece[T](new_id("bgr"), tool, owner, self._clock())
+        self._pieces[piece.handle] = piece
+        self._tasks.start_soon(self._run, piece, work)
+        return piece.handle
+
+    def poll(self, handle: str, *, owner: str | None = None) -> BackgroundStatus:
+        """How it is coming along. Raises `CallError` for a handle that is not, or no longer, known."""
+        piece = self._find(handle, owner)
+        ended = self._clock() if piece.ended is None else piece.ended
+        progress, total, message = piece.progress
+        return BackgroundStatus(
+            handle=handle,
+            tool=piece.tool,
+            state=piece.state,
+            seconds=ended - piece.began,
+            progress=progress,
+            total=total,
+            message=message,
+        )
+
+    async def result(self, handle: str, *, timeout: float = 0.0, owner: str | None = None) -> T | None:
+        """The result, waiting up to `timeout` seconds for it; None when there is none (yet): see `poll`."""
+        piece = self._find(handle, owner)
+        with anyio.move_on_after(timeout):
+            await piece.over.wait()
+        return piece.result
+
+    async def cancel(self, handle: str, *, timeout: float = 10.0, owner: str | None = None) -> bool:
+        """Call it off and wait until it has ended. False when it was over already."""
+        piece = self._find(handle, owner)
+        if piece.over.is_set():
+            return False
+        piece.scope.cancel()
+        with anyio.move_on_after(timeout):
+            await piece.over.wait()
+        return piece.state is BackgroundState.CANCELLED
+
+    async def _run(self, piece: _Piece[T], work: Callable[[Progress], Awaitable[T]]) -> None:
+        state = BackgroundState.CANCELLED
+        try:
+            with piece.scope:
+                piece.result = await work(piece.heard)
+                state = BackgroundState.DONE
+        except Exception:
+            # One failed piece must not call off the others.
+            logger.exception("background work on %s failed", piece.tool)
+            state = BackgroundState.FAILED
+        finally:
+            piece.state = state
+            piece.ended = self._clock()
+            piece.over.set()
+
+    def _find(self, handle: str, owner: str | None) -> _Piece[T]:
+        self._forget_old()
+        piece = self._pieces.get(handle)
+        if piece is None or piece.owner != owner:
+            message = f"there is no background call {handle}"
+            raise CallError(message, hint="results are kept for a while only; start the call again")
+        return piece
+
+    def _forget_old(self) -> None:
+        now = self._clock()
+        over = [piece for piece in self._pieces.values() if piece.ended is not None]
+        surplus = len(over) - self._most_kept
+        for index, piece in enumerate(over):
+            if index < surplus or (piece.ended is not None and now - piece.ended >= self._keep_seconds):
+                del self._pieces[piece.handle]

@@ -1,0 +1,178 @@
+"""A circuit breaker: stop asking a server that fails, and find out gently when it is well again.
+
+    closed ── failures in a row, or too large a share of the last calls ──▶ open
+    open ── its time is over, or the server has reconnected ──▶ half-open
+    half-open ── a trial succeeds ──▶ closed,  a trial fails ──▶ open
+
+Calls are judged in the order in which they began, not in which they ended: of
+many at once, those that hang end last and together, and would look like a dead
+server though it answered all the others meanwhile.
+
+While half-open only a few trials run at once; all others fail fast. A call is
+admitted with a `Ticket` and its end is told with it. A ticket belongs to the
+period in which it was given: a call that began before the breaker opened and
+ends long after says nothing about the server of today.
+
+Nothing here waits or reads a clock of its own.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import takewhile
+
+from fingerpost.call.execution.door import Clock
+
+TRIALS = 2  # at once, while half-open
+
+
+class BreakerState(StrEnum):
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half_open"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerStatus:
+    """A breaker as a person sees it."""
+
+    server: str
+    state: BreakerState
+    failures: int  # in a row
+    reason: str = ""  # why it is not closed
+    retry_in: float | None = None  # seconds until a trial, while open
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerLimits:
+    """When it opens, for how long, and how many trials it takes at once."""
+
+    failures: int
+    rate: float
+    window: int
+    seconds: float
+    trials: int = TRIALS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ticket:
+    """Leave to ask the server once, to be handed back with what came of it."""
+
+    period: int
+    number: int
+
+
+class Breaker:
+    """The breaker of one server."""
+
+    def __init__(self, server: str, limits: BreakerLimits, *, clock: Clock) -> None:
+        self._server = server
+        self._limits = limits
+        self._clock = clock
+        self._state = BreakerState.CLOSED
+        self._period = 0  # grows with every change of state
+        self._admitted = 0
+        self._ended: list[tuple[int, bool]] = []  # number and whether it failed, by number
+        self._failures = 0
+        self._opened_at = 0.0
+        self._reason = ""
+        self._out: set[Ticket] = set()  # trials under way
+
+    @property
+    def state(self) -> BreakerState:
+        return self._state
+
+    @property
+    def status(self) -> BreakerStatus:
+        return BreakerStatus(
+            server=self._server,
+            state=self._state,
+            failures=self._failures,
+            reason=self._reason,
+            retry_in=self._remaining() if self._state is BreakerState.OPEN else None,
+        )
+
+    def refuses(self) -> bool:
+        """Whether `admit` would give no ticket now."""
+        if self._state is BreakerState.OPEN:
+            return self._remaining() > 0
+        return self._state is BreakerState.HALF_OPEN and len(self._out) >= self._limits.trials
+
+    def admit(self) -> Ticket | None:
+        """Leave to ask the server once, or None: fail fast."""
+        if self.refuses():
+            return None
+        if self._state is BreakerState.OPEN:
+            self._move(BreakerState.HALF_OPEN)
+        self._admitted += 1
+        ticket = Ticket(self._period, self._admitted)
+        if self._state is BreakerState.HALF_OPEN:
+            self._out.add(ticket)
+        return ticket
+
+    def succeeded(self, ticket: Ticket) -> None:
+        """The server answered, if only with an error of the tool's."""
+        if not self._takes(ticket):
+            return
+        if self._state is BreakerState.HALF_OPEN:
+            self.close()
+        else:
+            self._note(ticket, failed=False)
+
+    def failed(self, ticket: Ticket, reason: str) -> None:
+        """The server did not answer, or with something that is no answer."""
+        if not self._takes(ticket):
+            return
+        if self._state is BreakerState.HALF_OPEN:
+            self._failures += 1
+        else:
+            self._note(ticket, failed=True)
+        if self._state is BreakerState.HALF_OPEN or self._has_enough():
+            self._reason = reason
+            self._opened_at = self._clock()
+            self._move(BreakerState.OPEN)
+
+    def abandoned(self, ticket: Ticket) -> None:
+        """Nobody learned how the server is: the call was given up, or never sent."""
+        self._takes(ticket)
+
+    def close(self) -> None:
+        """Forget the past."""
+        self._reason = ""
+        self._failures = 0
+        if self._state is not BreakerState.CLOSED:
+            self._move(BreakerState.CLOSED)
+        self._ended.clear()
+
+    def hasten(self) -> None:
+        """The server has reconnected: what is open may be tried at once."""
+        if self._state is BreakerState.OPEN:
+            self._opened_at = self._clock() - self._limits.seconds
+
+    def _takes(self, ticket: Ticket) -> bool:
+        self._out.discard(ticket)
+        return ticket.period == self._period
+
+    def _note(self, ticket: Ticket, *, failed: bool) -> None:
+        insort(self._ended, (ticket.number, failed))
+        del self._ended[: -max(self._limits.window, self._limits.failures)]
+        latest = (ended_badly for _, ended_badly in reversed(self._ended))
+        self._failures = sum(1 for _ in takewhile(bool, latest))
+
+    def _has_enough(self) -> bool:
+        if self._failures >= self._limits.failures:
+            return True
+        latest = self._ended[-self._limits.window :]
+        failed = sum(ended_badly for _, ended_badly in latest)
+        return len(latest) == self._limits.window and failed >= self._limits.rate * self._limits.window
+
+    def _remaining(self) -> float:
+        return max(0.0, self._opened_at + self._limits.seconds - self._clock())
+
+    def _move(self, state: BreakerState) -> None:
+        self._state = state
+        self._period += 1
+        self._out.clear()
+        self._ended.clear()

@@ -1,0 +1,99 @@
+"""Answers of a moment ago, for calls that only read.
+
+Kept for a short while, by call and by who asked: what one caller may see is not
+shown to another. A write to a server makes all its kept answers stale, also
+those still on their way, which is what the epochs are for. Errors and empty
+results are not kept: the next try may bring more.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from fingerpost.call.execution.door import Clock
+from fingerpost.call.execution.polling import is_changing
+from fingerpost.records import Call, CallContext, Effect, JsonObject
+
+MOST_BYTES = 64 * 1024 * 1024
+LARGEST_ENTRY = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    server: str
+    result: JsonObject
+    size: int
+    expires: float
+
+
+Key = tuple[str, str | None, str | None, str | None]
+
+
+class ResultCache:
+    """Bounded in number, bytes and age; what was used least recently goes first."""
+
+    def __init__(self, *, seconds: float, entries: int, clock: Clock, most_bytes: int = MOST_BYTES) -> None:
+        self._seconds = seconds
+        self._entries = entries
+        self._most_bytes = most_bytes
+        self._clock = clock
+        self._kept: OrderedDict[Key, _Kept] = OrderedDict()
+        self._epochs: dict[str, int] = {}
+        self._bytes = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes held."""
+        return self._bytes
+
+    def serves(self, call: Call) -> bool:
+        """Whether answers to this call are kept at all."""
+        holds = self._seconds > 0 and self._entries > 0
+        return holds and call.effect is Effect.READ and not is_changing(call.name)
+
+    def epoch(self, server: str) -> int:
+        """The number of writes so far: take it before asking, give it when keeping."""
+        return self._epochs.get(server, 0)
+
+    def find(self, call: Call, context: CallContext) -> JsonObject | None:
+        """The answer to the same call of the same caller, when it is fresh."""
+        key = _key(call, context)
+        kept = self._kept.get(key) if self.serves(call) else None
+        if kept is None:
+            return None
+        if kept.expires <= self._clock():
+            self._drop(key)
+            return None
+        self._kept.move_to_end(key)
+        return kept.result
+
+    def keep(self, call: Call, context: CallContext, result: JsonObject, *, size: int, epoch: int) -> None:
+        """Keep a good answer that was asked for in `epoch`."""
+        if not self.serves(call) or size > min(LARGEST_ENTRY, self._most_bytes):
+            return
+        if epoch != self.epoch(call.server):
+            return
+        key = _key(call, context)
+        self._drop(key)
+        self._kept[key] = _Kept(call.server, result, size, self._clock() + self._seconds)
+        self._bytes += size
+        while len(self._kept) > self._entries or self._bytes > self._most_bytes:
+            self._drop(next(iter(self._kept)))
+
+    def spoil(self, server: str) -> None:
+        """Something was, or may have been, written: what was read there before is stale."""
+        self._epochs[server] = self.epoch(server) + 1
+        for key in [key for key, kept in self._kept.items() if kept.server == server]:
+            self._drop(key)
+
+    def _drop(self, key: Key) -> None:
+        kept = self._kept.pop(key, None)
+        if kept is not None:
+            self._bytes -= kept.size
+
+
+def _key(call: Call, context: CallContext) -> Key:
+    # A caller without a name is known by the conversation only.
+    conversation = context.conversation if context.caller is None else None
+    return (call.fingerprint, context.caller, context.profile, conversation)

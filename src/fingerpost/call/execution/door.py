@@ -1,0 +1,57 @@
+"""What execution needs from the outside, said as types: the servers, the policy and the hierarchy.
+
+Execution knows none of the three. It is handed a door to the tools, a function
+that names what could stand in for a call, and one that says whether it may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Protocol, TypeAlias
+
+from fingerpost.events import Event
+from fingerpost.records import Call, Json, JsonObject, LatencyProfile, Permit
+
+
+class Progress(Protocol):
+    """Told how far a call has come."""
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None: ...
+
+
+class ToolDoor(Protocol):
+    """The way to the tools. `Servers` is one."""
+
+    async def ensure(self, name: str, *, timeout: float) -> None:
+        """Have the server connected. What fails here was never sent."""
+        ...
+
+    async def call(
+        self,
+        name: str,
+        tool: str,
+        arguments: JsonObject,
+        *,
+        timeout: float,
+        on_progress: Progress | None = None,
+        meta: Mapping[str, Json] | None = None,
+    ) -> JsonObject:
+        """Call the tool. What fails here may have taken effect."""
+        ...
+
+
+Alternatives: TypeAlias = Callable[[Call], Iterable[Call]]
+Permitting: TypeAlias = Callable[[Call], Awaitable[Permit | None]]
+LatencyOf: TypeAlias = Callable[[Call], LatencyProfile | None]
+DurableAppend: TypeAlias = Callable[[Event], Awaitable[None]]
+Clock: TypeAlias = Callable[[], float]
+
+
+def no_alternatives(_: Call) -> Iterable[Call]:
+    """For a tool that nothing can stand in for."""
+    return ()
+
+
+async def permit_none(_: Call) -> Permit | None:
+    """For a caller that allows no fallback."""
+    return None

@@ -1,0 +1,173 @@
+"""What went wrong in one attempt, and what follows from it.
+
+Three questions decide everything after a failure: may the call have taken
+effect, may the same call succeed a moment later, and is the server to blame.
+They are answered here, once, for every error a server can cause.
+
+A call that only reads cannot have taken effect. For any other, whatever failed
+after it was sent is `UNKNOWN` unless the server itself said that it did not
+run: a time-out, a lost connection, and also an answer we could not read or
+hold, since an answer means that the server was at work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from fingerpost.errors import (
+    CallError,
+    FingerpostError,
+    LimitReached,
+    ServerReplyInvalid,
+    ServerUnavailable,
+    StoreError,
+    ToolFailed,
+    ToolTimeout,
+)
+from fingerpost.records import Call, Effect, ErrorKind, Json, JsonObject, as_valid_text
+from fingerpost.redaction import scrub
+from fingerpost.servers.failures import UNKNOWN_OUTCOME, SessionLost, SignInNeeded
+
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+LONGEST_DETAIL = 4000
+MAY_HAVE_TAKEN_EFFECT = "it may have taken effect: check before you repeat it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why an attempt gave no result."""
+
+    kind: ErrorKind
+    detail: str
+    hint: str = ""
+    effect_possible: bool = False  # the world may have changed nevertheless
+    transient: bool = False  # the same call may succeed a moment later
+    answered: bool = False  # the server is well: the error is the tool's
+    server_fault: bool = False  # counts against the server's breaker
+    result: JsonObject | None = None  # what the tool said of its error, in full
+
+
+def explain(error: Exception, call: Call, *, sent: bool) -> Failure:
+    """The failure behind an error of ours, or of code that should have raised one of ours."""
+    failure = _after_sending(error) if sent else _before_sending(error)
+    if sent and call.effect is not Effect.READ and _outcome_is_open(error):
+        failure = replace(failure, kind=ErrorKind.UNKNOWN, hint=MAY_HAVE_TAKEN_EFFECT, effect_possible=True)
+    elif sent and call.effect is not Effect.READ and failure.kind is ErrorKind.EXECUTION_FAILED:
+        failure = replace(failure, effect_possible=True)
+    return failure
+
+
+def _before_sending(error: Exception) -> Failure:
+    ours = isinstance(error, FingerpostError)
+    blameless = not ours or isinstance(error, SignInNeeded | CallError | StoreError | ToolTimeout)
+    return Failure(
+        kind=ErrorKind.TIMEOUT if isinstance(error, ToolTimeout) else ErrorKind.UNAVAILABLE,
+        detail=_said(error),
+        hint=_hint(error),
+        transient=not blameless,
+        server_fault=not blameless,
+    )
+
+
+def _after_sending(error: Exception) -> Failure:
+    detail, hint = _said(error), _hint(error)
+    if isinstance(error, ToolTimeout):
+        return Failure(kind=ErrorKind.TIMEOUT, detail=detail, transient=True, server_fault=True)
+    if isinstance(error, ServerUnavailable):
+        blameless = isinstance(error, SignInNeeded)
+        return Failure(
+            kind=ErrorKind.UNAVAILABLE,
+            detail=detail,
+            hint=hint,
+            transient=not blameless,
+            server_fault=not blameless,
+        )
+    if isinstance(error, ToolFailed):
+        kind = _KINDS.get(error.code, ErrorKind.EXECUTION_FAILED)
+        return Failure(kind=kind, detail=detail, hint=hint, answered=True)
+    return Failure(
+        kind=ErrorKind.EXECUTION_FAILED,
+        detail=detail,
+        hint=hint,
+        answered=isinstance(error, LimitReached),
+        server_fault=isinstance(error, ServerReplyInvalid),
+    )
+
+
+_KINDS = {
+    METHOD_NOT_FOUND: ErrorKind.OPERATION_NOT_SUPPORTED,
+    INVALID_PARAMS: ErrorKind.INVALID_PARAMETERS,
+}
+
+
+def _outcome_is_open(error: Exception) -> bool:
+    """Whether a write that ended so may or may not have happened."""
+    if isinstance(error, SignInNeeded | SessionLost | ToolFailed):
+        return False  # the server turned it away, or said itself how it ended
+    known = ServerUnavailable | ToolTimeout | ServerReplyInvalid | LimitReached
+    return isinstance(error, known) or not isinstance(error, FingerpostError)
+
+
+def judge(result: JsonObject, call: Call) -> Failure | None:
+    """The failure a result reports, or None when it is a good one."""
+    if result.get("isError") is True:
+        return Failure(
+            kind=ErrorKind.EXECUTION_FAILED,
+            detail=_shown(_text_of(result)) or "the tool reported an error without a message",
+            effect_possible=call.effect is not Effect.READ,
+            answered=True,
+            result=result,
+        )
+    if result.get("resultType") == "input_required":
+        return Failure(
+            kind=ErrorKind.OPERATION_NOT_SUPPORTED,
+            detail=f"{call.tool} asks for more input in the middle of the call",
+            hint="give everything it needs in the arguments",
+            answered=True,
+        )
+    return None
+
+
+def cancelled(call: Call, *, sent: bool) -> Failure:
+    """What is recorded of an attempt whose caller went away."""
+    if sent and call.effect is not Effect.READ:
+        return Failure(
+            kind=ErrorKind.UNKNOWN,
+            detail="the caller gave up before the tool answered",
+            hint=MAY_HAVE_TAKEN_EFFECT,
+            effect_possible=True,
+        )
+    return Failure(kind=ErrorKind.CANCELLED, detail="the caller gave up")
+
+
+def _text_of(result: JsonObject) -> str:
+    content = result.get("content")
+    if not isinstance(content, list | tuple):
+        return ""
+    texts: list[str] = []
+    for block in cast("Sequence[Json]", content):
+        text = cast("JsonObject", block).get("text") if isinstance(block, dict) else None
+        if isinstance(text, str):
+            texts.append(text)
+    return "\n".join(texts)
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, FingerpostError):
+        return _shown(str(error))
+    return _shown(f"{type(error).__name__}: {error}")
+
+
+def _hint(error: Exception) -> str:
+    """The error's own hint. Whether a call may have taken effect is judged here, not where it was sent."""
+    hint = error.hint if isinstance(error, FingerpostError) else None
+    return hint if hint is not None and hint != UNKNOWN_OUTCOME else ""
+
+
+def _shown(text: str) -> str:
+    """Text from outside: without secrets, valid, of bounded length."""
+    text = as_valid_text(scrub(text[: 2 * LONGEST_DETAIL])).strip()
+    return text if len(text) <= LONGEST_DETAIL else text[: LONGEST_DETAIL - 1] + "…"

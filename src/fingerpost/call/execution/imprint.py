@@ -1,0 +1,35 @@
+"""A result as a few bytes: enough to tell whether it is the same as before, and how large it is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+import orjson
+
+from fingerpost.records import ErrorKind, JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Imprint:
+    """The hash and the size of a result."""
+
+    digest: str
+    size: int
+
+
+def imprint_of(result: JsonObject) -> Imprint:
+    """Over everything but `_meta`, which servers fill afresh on every reply."""
+    told = {key: value for key, value in result.items() if key != "_meta"}
+    try:
+        data = orjson.dumps(told, option=orjson.OPT_SORT_KEYS)
+    except (TypeError, ValueError):  # integers beyond 64 bits, which JSON allows
+        data = json.dumps(told, sort_keys=True).encode()
+    return Imprint(hashlib.blake2b(data, digest_size=16).hexdigest(), len(data))
+
+
+def imprint_of_error(error: ErrorKind, detail: str) -> str:
+    """What a tool says of its error is its answer; what we say of a server may hold a countdown."""
+    told = detail if error is ErrorKind.EXECUTION_FAILED else ""
+    return f"{error}:{hashlib.blake2b(told.encode(), digest_size=16).hexdigest()}"

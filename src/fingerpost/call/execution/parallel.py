@@ -1,0 +1,59 @@
+"""Independent work side by side, in bounded number, with results in the order given.
+
+Calls a model makes in one breath are independent, with one exception: what
+changes the same server happens in the order it was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import anyio
+
+from fingerpost.records import Effect
+
+T = TypeVar("T")
+
+AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Job(Generic[T]):
+    """Work on one server."""
+
+    server: str
+    effect: Effect
+    work: Callable[[], Awaitable[T]]
+
+
+async def in_parallel(jobs: Sequence[Job[T]], *, at_once: int = AT_ONCE) -> tuple[T, ...]:
+    """What every job came to. When one raises, the others are cancelled."""
+    results: dict[int, T] = {}
+    limit = anyio.Semaphore(at_once)
+
+    async def work_through(lane: list[int]) -> None:
+        for index in lane:
+            async with limit:
+                results[index] = await jobs[index].work()
+
+    async with anyio.create_task_group() as tasks:
+        for lane in _lanes(jobs):
+            tasks.start_soon(work_through, lane)
+    return tuple(results[index] for index in range(len(jobs)))
+
+
+def _lanes(jobs: Sequence[Job[T]]) -> list[list[int]]:
+    """Jobs that follow each other: the writes to one server. Every read goes alone."""
+    lanes: list[list[int]] = []
+    writes: dict[str, list[int]] = {}
+    for index, job in enumerate(jobs):
+        if job.effect is Effect.READ:
+            lanes.append([index])
+        elif job.server in writes:
+            writes[job.server].append(index)
+        else:
+            writes[job.server] = [index]
+            lanes.append(writes[job.server])
+    return lanes

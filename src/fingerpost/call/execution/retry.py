@@ -1,0 +1,27 @@
+"""When to repeat a failed attempt, and after how long.
+
+Repeating is safe only when the first try cannot have taken effect: the tool
+reads, or the call was never sent. What the tool itself reports is its answer
+and is not asked for again. Annotations such as `idempotentHint` are claims of
+the server and allow nothing here.
+"""
+
+from __future__ import annotations
+
+from fingerpost.call.execution.failure import Failure
+
+FIRST_WAIT = 0.2
+LONGEST_WAIT = 5.0
+
+
+def may_repeat(failure: Failure, *, failures: int, retries: int) -> bool:
+    """Whether the same call may be tried once more, after `failures` failed tries."""
+    return failures <= retries and failure.transient and not failure.effect_possible
+
+
+def wait_before(failures: int, *, chance: float) -> float:
+    """Seconds to wait after `failures` failed tries; `chance` is a random number from 0 to 1.
+
+    Full jitter: callers that failed together do not come back together.
+    """
+    return chance * min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(failures - 1, 30))

@@ -1,0 +1,326 @@
+"""Running a permitted call: the one place from which a tool is ever called.
+
+    loop guard → duplicates → for each tool in line: cache → attempts with retries → fallback
+
+`run` raises nothing but cancellation: whatever goes wrong is an `Execution`
+with an error. A permit for another call is a mistake in our own code, and the
+only thing that is refused with an exception.
+
+Time: a tool has its own time-out over everything it takes (waiting for a slot,
+connecting, retries); each fallback has its own; and the caller's patience, when
+given, is over all of them together.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import anyio
+
+from fingerpost.call.execution.attempts import Attempts
+from fingerpost.call.execution.breaker import BreakerLimits, BreakerStatus
+from fingerpost.call.execution.breakers import Breakers
+from fingerpost.call.execution.cache import ResultCache
+from fingerpost.call.execution.cascade import Turn, best, candidates, does_more, reason_to_fall_back
+from fingerpost.call.execution.door import (
+    Alternatives,
+    Clock,
+    DurableAppend,
+    LatencyOf,
+    Permitting,
+    Progress,
+    ToolDoor,
+    no_alternatives,
+    permit_none,
+)
+from fingerpost.call.execution.duplicates import Duplicates, duplicate_key
+from fingerpost.call.execution.emptiness import is_empty
+from fingerpost.call.execution.failure import Failure, cancelled
+from fingerpost.call.execution.imprint import imprint_of, imprint_of_error
+from fingerpost.call.execution.journey import Journey, Leg
+from fingerpost.call.execution.loops import LoopGuard
+from fingerpost.call.execution.parallel import Job, in_parallel
+from fingerpost.call.execution.plan import Plan
+from fingerpost.call.execution.retry import may_repeat, wait_before
+from fingerpost.call.execution.slots import Slots
+from fingerpost.events import EventSink, Fanout
+from fingerpost.records import (
+    Call,
+    CallContext,
+    Effect,
+    ErrorKind,
+    Execution,
+    JsonObject,
+    LatencyProfile,
+    Permit,
+    Source,
+)
+from fingerpost.settings.model import CallSettings, FlagSettings
+
+logger = logging.getLogger("fingerpost.call")
+
+
+class Runner:
+    """Runs permitted calls, and remembers what that teaches about servers and conversations."""
+
+    def __init__(
+        self,
+        door: ToolDoor,
+        *,
+        settings: CallSettings,
+        flags: FlagSettings,
+        events: EventSink,
+        journal: DurableAppend,
+        clock: Clock = time.monotonic,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._settings = settings
+        self._flags = flags
+        # A sink that fails changes nothing about a call that is under way.
+        self._events = Fanout(events)
+        self._chance = chance
+        limits = BreakerLimits(
+            failures=settings.breaker_failures,
+            rate=settings.breaker_rate,
+            window=settings.breaker_window,
+            seconds=settings.breaker_seconds,
+        )
+        self._breakers = Breakers(limits, events=self._events, clock=clock)
+        slots = Slots(each=settings.concurrency)
+        self._attempts = Attempts(door, slots=slots, breakers=self._breakers, journal=journal)
+        self._loops = LoopGuard(repeat_limit=settings.repeat_limit, clock=clock)
+        self._duplicates = Duplicates(clock=clock)
+        seconds = settings.cache_seconds if flags.result_cache else 0.0
+        self._cache = ResultCache(seconds=seconds, entries=settings.cache_entries, clock=clock)
+
+    # -- breakers -----------------------------------------------------------------------------------
+
+    @property
+    def breakers(self) -> Mapping[str, BreakerStatus]:
+        """The breaker of every server that was called, by the server's name."""
+        return self._breakers.statuses()
+
+    def reset_breaker(self, server: str) -> None:
+        """A person says that the server is well: ask it again."""
+        self._breakers.reset(server)
+
+    def reconnected(self, server: str) -> None:
+        """The server came back by itself: an open breaker may be tried at once."""
+        self._breakers.hasten(server)
+
+    # -- running ------------------------------------------------------------------------------------
+
+    async def run(
+        self,
+        call: Call,
+        permit: Permit,
+        context: CallContext,
+        *,
+        latency: LatencyProfile,
+        alternatives: Alternatives = no_alternatives,
+        permitting: Permitting = permit_none,
+        on_progress: Progress | None = None,
+        latency_of: LatencyOf | None = None,
+    ) -> Execution:
+        """Run the call, or what may stand in for it. `latency_of` gives a fallback its own time-out."""
+        return await self.execute(
+            Plan(
+                call=call,
+                permit=permit,
+                context=context,
+                latency=latency,
+                alternatives=alternatives,
+                permitting=permitting,
+                on_progress=on_progress,
+                latency_of=latency_of,
+            )
+        )
+
+    async def run_many(self, plans: Sequence[Plan]) -> tuple[Execution, ...]:
+        """Run independent calls side by side; results in the order given.
+
+        Writes to one server keep their order: the second may rest on the first.
+        """
+        for plan in plans:
+            _check(plan)
+        jobs = [
+            Job(plan.call.server, plan.call.effect, lambda plan=plan: self.execute(plan)) for plan in plans
+        ]
+        return await in_parallel(jobs)
+
+    async def execute(self, plan: Plan) -> Execution:
+        """Run one plan."""
+        _check(plan)
+        conversation = plan.context.conversation or plan.context.packet_id
+        guarded = conversation if self._flags.loop_guard else None
+        if guarded is not None and (reason := self._loops.check(guarded, plan.call)) is not None:
+            return _loop(plan.call, reason)
+        execution = await self._once(plan)
+        if guarded is not None:
+            self._loops.note(guarded, plan.call, _imprint(execution))
+        return execution
+
+    async def _once(self, plan: Plan) -> Execution:
+        journey = Journey(plan.context, events=self._events)
+        key = duplicate_key(plan.call, plan.permit, plan.context)
+        if key is None:
+            return await self._cascade(plan, journey)
+
+        def given_up() -> Execution | None:
+            call = journey.in_flight
+            if call is None:
+                return None
+            return Turn(call, cancelled(call, sent=True)).execution(journey.attempts)
+
+        execution = await self._duplicates.once(
+            key,
+            lambda: self._cascade(plan, journey),
+            until=anyio.current_time() + self._patience(plan),
+            given_up=given_up,
+        )
+        return execution or _still_running(plan.call)
+
+    async def _cascade(self, plan: Plan, journey: Journey) -> Execution:
+        """The asked tool, then those in line behind it, until one has something to say."""
+        until = math.inf if plan.context.seconds is None else anyio.current_time() + plan.context.seconds
+        leg = self._leg(plan.call, plan.permit, plan.latency, until=until, on_progress=plan.on_progress)
+        turns = [await self._turn(journey, leg)]
+        reason = reason_to_fall_back(turns[0])
+        if reason is not None and self._flags.fallback:
+            for call in candidates(plan.call, plan.alternatives):
+                if anyio.current_time() >= until:
+                    break
+                permit = await self._permit(plan, journey, call)
+                if permit is None:
+                    continue
+                journey.falls_back(call, instead_of=turns[-1].call, reason=reason)
+                latency = plan.latency_of(call) if plan.latency_of is not None else None
+                leg = self._leg(
+                    call, permit, latency, until=until, on_progress=plan.on_progress, fallback=True
+                )
+                turns.append(await self._turn(journey, leg))
+                reason = reason_to_fall_back(turns[-1])
+                if reason is None:
+                    break
+        return best(turns).execution(journey.attempts)
+
+    async def _permit(self, plan: Plan, journey: Journey, call: Call) -> Permit | None:
+        """Leave to make a fallback call. A fallback is policed like any call."""
+        if does_more(call, than=plan.call):
+            journey.skipped(call, f"skipped: it could {call.effect}, which {plan.call.tool} would not")
+            return None
+        try:
+            permit = await plan.permitting(call)
+        except Exception:
+            logger.exception("no ruling on the fallback %s", call.tool)
+            permit = None
+        if permit is None or permit.call_fingerprint != call.fingerprint:
+            journey.skipped(call, "skipped: not permitted as a fallback")
+            return None
+        return permit
+
+    async def _turn(self, journey: Journey, leg: Leg) -> Turn:
+        """One tool, from the cache or with as many attempts as are safe."""
+        call = leg.call
+        kept = self._cache.find(call, journey.context)
+        if kept is not None:
+            journey.finished(call, journey.begin(), None, cached=True)
+            return Turn(call, kept)
+        epoch = self._cache.epoch(call.server)
+        try:
+            outcome = await self._attempt_repeatedly(journey, leg)
+        finally:
+            if call.effect is not Effect.READ:
+                self._cache.spoil(call.server)
+        if not isinstance(outcome, Failure):
+            self._keep(call, journey.context, outcome, epoch)
+        return Turn(call, outcome)
+
+    async def _attempt_repeatedly(self, journey: Journey, leg: Leg) -> JsonObject | Failure:
+        failures = 0
+        pause = 0.0
+        while True:
+            outcome = await self._attempts.once(journey, leg, waited=pause)
+            if not isinstance(outcome, Failure):
+                return outcome
+            failures += 1
+            pause = wait_before(failures, chance=self._chance())
+            repeatable = may_repeat(outcome, failures=failures, retries=self._settings.retries)
+            if not repeatable or pause >= leg.remaining:
+                return outcome
+            await anyio.sleep(pause)
+
+    def _keep(self, call: Call, context: CallContext, result: JsonObject, epoch: int) -> None:
+        if self._cache.serves(call) and not is_empty(result):
+            self._cache.keep(call, context, result, size=imprint_of(result).size, epoch=epoch)
+
+    # -- time ---------------------------------------------------------------------------------------
+
+    def _leg(
+        self,
+        call: Call,
+        permit: Permit,
+        latency: LatencyProfile | None,
+        *,
+        until: float,
+        on_progress: Progress | None,
+        fallback: bool = False,
+    ) -> Leg:
+        own = anyio.current_time() + self._seconds(latency)
+        return Leg(
+            call=call,
+            permit=permit,
+            deadline=min(own, until),
+            hurried=until < own,
+            fallback=fallback,
+            on_progress=on_progress,
+        )
+
+    def _seconds(self, latency: LatencyProfile | None) -> float:
+        """A tool's time-out: what is known about it, or what is set for all."""
+        if latency is None or latency.timeout.source is Source.DEFAULT:
+            return self._settings.timeout
+        return latency.timeout.value / 1000
+
+    def _patience(self, plan: Plan) -> float:
+        own = self._seconds(plan.latency)
+        return own if plan.context.seconds is None else min(own, plan.context.seconds)
+
+
+def _check(plan: Plan) -> None:
+    if plan.permit.call_fingerprint != plan.call.fingerprint:
+        message = f"the permit is not for this call of {plan.call.tool}"
+        raise RuntimeError(message)
+    if plan.context.dry_run:
+        message = f"a dry run of {plan.call.tool} must not be executed"
+        raise RuntimeError(message)
+
+
+def _imprint(execution: Execution) -> str:
+    if execution.error is not None:
+        return imprint_of_error(execution.error, execution.detail)
+    return imprint_of(execution.result or {}).digest
+
+
+def _loop(call: Call, reason: str) -> Execution:
+    return Execution(
+        call=call,
+        attempts=(),
+        error=ErrorKind.LOOP,
+        detail=reason,
+        hint="nothing new will come of it: use what is known, change the arguments, or try another tool",
+    )
+
+
+def _still_running(call: Call) -> Execution:
+    return Execution(
+        call=call,
+        attempts=(),
+        error=ErrorKind.UNKNOWN,
+        detail=f"the same call of {call.tool} was asked for before and is still running",
+        hint="wait for it, and check what it did before you repeat it",
+    )

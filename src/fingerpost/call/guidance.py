@@ -1,0 +1,205 @@
+"""What to do when a call failed: a sentence for the model, a few plain ones for a person.
+
+The model gets `advice`: one next step for each kind of error, with the tool's
+signature where that helps. A person gets `guidance` when everything was tried. Its
+plain part is made from the kinds of errors only; the words of servers and of
+exceptions stay in `technical`, for whoever asks for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from fingerpost.catalog import visible
+from fingerpost.catalog.words import words
+from fingerpost.records import Attempt, ErrorKind
+from fingerpost.redaction import scrub
+
+_LONGEST_HINT: Final = 400
+_LONGEST_DETAIL: Final = 600
+_MOST_NEAR: Final = 5
+_MOST_TRIED: Final = 8
+
+_ADVICE: Final[Mapping[ErrorKind, str]] = {
+    ErrorKind.TOOL_NOT_FOUND: "No tool has this name. Use the exact name of a tool you were offered.",
+    ErrorKind.INVALID_PARAMETERS: "The arguments do not fit. Correct them and call the same tool again.",
+    ErrorKind.EXECUTION_FAILED: "The tool itself failed. Do not repeat the same call: change the arguments "
+    "if the message says what is wrong with them, else try another way or another tool.",
+    ErrorKind.AUTHORIZATION_REQUIRED: "A person has to allow this call first and has been asked. "
+    "Wait; do not call again and do not look for a way around.",
+    ErrorKind.OPERATION_NOT_SUPPORTED: "This tool does not have that operation. Use one that it has.",
+    ErrorKind.TIMEOUT: "The tool took too long. Ask for less at once: smaller steps, a narrower search, "
+    "fewer items. Whether it took effect is not known: look before you repeat what changes something.",
+    ErrorKind.CANCELLED: "A person said no to this call. Do not ask for it again; "
+    "go on without it, or tell them what cannot be done without it.",
+    ErrorKind.DENIED: "A rule forbids this call. It will not be allowed by repeating or rewording it: "
+    "use another tool, or tell the person what is not permitted.",
+    ErrorKind.UNAVAILABLE: "The tool cannot be reached at the moment. Use another tool, or go on without it "
+    "and say so; do not repeat the call at once.",
+    ErrorKind.LOOP: "This call was made several times with the same outcome. Stop repeating it: use the "
+    "result you already have, change the arguments, or take another way.",
+    ErrorKind.UNKNOWN: "Nobody knows whether this call took effect. Check the state of things with a reading "
+    "tool before you repeat it.",
+}
+
+
+def advice(error: ErrorKind, *, signature: str = "", near: Sequence[str] = (), hint: str = "") -> str:
+    """What the model should do next after this error."""
+    said = [_ADVICE[error]]
+    if near:
+        said.append(f"Nearest: {', '.join(_plain(name, 100) for name in near[:_MOST_NEAR])}.")
+    if signature:
+        said.append(f"Its signature: {_plain(signature, 2_000)}")
+    if hint:
+        said.append(_plain(hint, _LONGEST_HINT))
+    return " ".join(said)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guidance:
+    """For a person, when everything failed. `technical` is shown only to whoever asks."""
+
+    summary: str
+    tried: tuple[str, ...]
+    can_change: tuple[str, ...]
+    rephrase: str
+    technical: tuple[str, ...] = ()
+
+    def text(self, *, technical: bool = False) -> str:
+        """All of it as a short message."""
+        lines = [self.summary]
+        for heading, items in (("What was tried:", self.tried), ("What you can do:", self.can_change)):
+            if items:
+                lines += ["", heading, *(f"- {item}" for item in items)]
+        if self.rephrase:
+            lines += ["", self.rephrase]
+        if technical and self.technical:
+            lines += ["", "Technical details:", *(f"- {item}" for item in self.technical)]
+        return "\n".join(lines)
+
+
+_OUTCOMES: Final[Mapping[ErrorKind, str]] = {
+    ErrorKind.TOOL_NOT_FOUND: "there is no such tool",
+    ErrorKind.INVALID_PARAMETERS: "it did not understand what it was asked",
+    ErrorKind.EXECUTION_FAILED: "it ran into a problem of its own",
+    ErrorKind.AUTHORIZATION_REQUIRED: "it needs your permission first",
+    ErrorKind.OPERATION_NOT_SUPPORTED: "it cannot do that",
+    ErrorKind.TIMEOUT: "it did not answer in time",
+    ErrorKind.CANCELLED: "it was not allowed to run",
+    ErrorKind.DENIED: "a rule does not permit it",
+    ErrorKind.UNAVAILABLE: "it could not be reached",
+    ErrorKind.LOOP: "it kept giving the same answer",
+    ErrorKind.UNKNOWN: "it was interrupted, and may or may not have done its work",
+}
+
+_CAN_CHANGE: Final[Mapping[ErrorKind, tuple[str, ...]]] = {
+    ErrorKind.TOOL_NOT_FOUND: (
+        "See what there is: fingerpost tools",
+        "Add a server that offers such a tool",
+    ),
+    ErrorKind.INVALID_PARAMETERS: ("Say exactly which file, place, date or name you mean",),
+    ErrorKind.EXECUTION_FAILED: (
+        "Check that what you asked about exists and that you may see it",
+        "Try again in a few minutes",
+    ),
+    ErrorKind.AUTHORIZATION_REQUIRED: ("Allow or reject it: fingerpost approvals",),
+    ErrorKind.OPERATION_NOT_SUPPORTED: ("Ask for something the tool can do: fingerpost tools",),
+    ErrorKind.TIMEOUT: (
+        "Ask for less at once",
+        "Allow the tool more time: timeout_ms under [[tools]] in fingerpost.toml",
+    ),
+    ErrorKind.CANCELLED: ("Ask again and allow it, if it was rejected by mistake",),
+    ErrorKind.DENIED: ("Change the rule under [[policy]] in fingerpost.toml, if it is yours to change",),
+    ErrorKind.UNAVAILABLE: (
+        "See which servers are up: fingerpost doctor",
+        "Try again in a few minutes",
+    ),
+    ErrorKind.LOOP: ("Say what is missing in the answer so far",),
+    ErrorKind.UNKNOWN: ("Look whether it happened before you ask for it again",),
+}
+
+_REPHRASE: Final[Mapping[ErrorKind, str]] = {
+    ErrorKind.TOOL_NOT_FOUND: "Say what you want to know or to happen, rather than which tool to use.",
+    ErrorKind.INVALID_PARAMETERS: "Name the details: “the weather in Haifa on 3 May”, not “the weather”.",
+    ErrorKind.EXECUTION_FAILED: "Ask in other words, or for one part of it: "
+    "“the opening hours of the city library” instead of “everything about the library”.",
+    ErrorKind.TIMEOUT: "Ask for a smaller piece first: one question, one file, one month.",
+    ErrorKind.UNAVAILABLE: "Ask the same later, or ask for what can be answered without this tool.",
+    ErrorKind.OPERATION_NOT_SUPPORTED: "Describe the result you want; there may be another way to it.",
+    ErrorKind.LOOP: "Ask for what differs from the answers so far, or narrow the question.",
+    ErrorKind.DENIED: "Ask for something that only reads, or have the rule changed first.",
+}
+
+
+def guidance(
+    attempts: Sequence[Attempt], error: ErrorKind, *, tool: str = "", detail: str = "", hint: str = ""
+) -> Guidance:
+    """What to tell a person after this error ended a call with these attempts."""
+    kinds = dict.fromkeys([error, *(one.error for one in attempts if one.error is not None)])
+    changes = dict.fromkeys(change for kind in kinds for change in _CAN_CHANGE[kind])
+    return Guidance(
+        summary=_summary(attempts, error, tool),
+        tried=_tried(attempts),
+        can_change=tuple(changes)[:4],
+        rephrase=_REPHRASE.get(error, ""),
+        technical=_technical(attempts, error, detail, hint),
+    )
+
+
+def plain_tool(key: str) -> str:
+    """`perplexity/perplexity_research` → `perplexity research`: a name a person can say."""
+    server, _, name = key.partition("/")
+    spoken = list(words(name or server))
+    if not spoken:
+        return _plain(key, 60) or "the tool"
+    said = " ".join(spoken)
+    return _plain(said if not name or words(server)[:1] == tuple(spoken[:1]) else f"{said} ({server})", 60)
+
+
+def _summary(attempts: Sequence[Attempt], error: ErrorKind, tool: str) -> str:
+    tools = dict.fromkeys(one.tool for one in attempts)
+    if len(tools) > 1:
+        return f"This could not be done: {len(tools)} tools were tried and none succeeded."
+    name = plain_tool(tool or next(iter(tools), ""))
+    return f"This could not be done with {name}: {_OUTCOMES[error]}."
+
+
+def _tried(attempts: Sequence[Attempt]) -> tuple[str, ...]:
+    """One line for each tool, however often it was tried."""
+    by_tool: dict[str, list[Attempt]] = {}
+    for one in attempts:
+        by_tool.setdefault(one.tool, []).append(one)
+    said: list[str] = []
+    for tool, tries in by_tool.items():
+        last = tries[-1]
+        outcome = "it gave nothing usable" if last.error is None else _OUTCOMES[last.error]
+        times = "" if len(tries) == 1 else f", {len(tries)} times"
+        said.append(f"{plain_tool(tool)}{times}: {outcome}{_after(last)}")
+    more = len(said) - _MOST_TRIED
+    return tuple(said[:_MOST_TRIED]) + ((f"and {more} more",) if more > 0 else ())
+
+
+def _after(attempt: Attempt) -> str:
+    seconds = attempt.milliseconds / 1000
+    return f" (after {seconds:.0f} s)" if seconds >= 1 else ""
+
+
+def _technical(attempts: Sequence[Attempt], error: ErrorKind, detail: str, hint: str) -> tuple[str, ...]:
+    said = [
+        f"{_plain(one.tool, 200)}, attempt {one.number}: {one.error or 'no error'} "
+        f"after {one.milliseconds:.0f} ms"
+        + (f": {_plain(one.detail, _LONGEST_DETAIL)}" if one.detail else "")
+        for one in attempts
+    ]
+    said.append(f"{error}" + (f": {_plain(detail, _LONGEST_DETAIL)}" if detail else ""))
+    if hint:
+        said.append(_plain(hint, _LONGEST_HINT))
+    return tuple(said)
+
+
+def _plain(text: str, longest: int) -> str:
+    """On one line, without secrets and without what cannot be seen."""
+    said = visible(" ".join(scrub(text[: longest * 8]).split()))
+    return said if len(said) <= longest else said[: longest - 1].rstrip() + "…"

@@ -1,0 +1,109 @@
+"""From the name a model wrote to the one tool it means.
+
+Models write `server/tool`, `server__tool`, `server.tool`, `tool`, and for
+consolidated tools `tool.operation`. A name that fits nothing is answered with
+the nearest real ones; a name that fits two tools is answered with both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fingerpost.catalog import Snapshot, tool_key
+from fingerpost.records import JsonObject, ToolCall, ToolCard
+
+LONGEST_NAME = 512
+SEPARATORS = ("/", "__", ".", ":")
+# Some models put the name space of their own prompt before the name.
+_PREFIX = re.compile(r"^(?:functions|tools|mcp)(?:\.|__|/)", re.IGNORECASE)
+_IGNORED = re.compile(r"[^a-z0-9]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """The tool that is meant, and the arguments with the operation the name may have carried."""
+
+    card: ToolCard
+    arguments: JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotFound:
+    """No tool is meant for certain; these are near."""
+
+    name: str
+    near: tuple[str, ...]
+    ambiguous: bool = False
+
+
+def resolve(call: ToolCall, snapshot: Snapshot) -> Resolved | NotFound:
+    """The tool this call means."""
+    name = call.name[:LONGEST_NAME]
+    for written in dict.fromkeys((name, _PREFIX.sub("", name))):
+        card = snapshot.find(written) or _by_server(written, snapshot)
+        if card is not None:
+            return Resolved(card=card, arguments=call.arguments)
+        if (found := _with_operation(written, call, snapshot)) is not None:
+            return found
+    namesakes = snapshot.named(name)
+    if namesakes:
+        return NotFound(name=name, near=tuple(card.key for card in namesakes), ambiguous=True)
+    alike = _alike(name, snapshot)
+    if len(alike) == 1:
+        return Resolved(card=alike[0], arguments=call.arguments)
+    return NotFound(name=name, near=snapshot.near(name))
+
+
+def operation_of(card: ToolCard, arguments: JsonObject) -> str:
+    """The operation key: what a grant for a conversation is bound to."""
+    operation = arguments.get("operation")
+    named = isinstance(operation, str) and "operation" in _properties(card)
+    return f"{card.key}.{operation}" if named else card.key
+
+
+def _splits(name: str) -> Iterator[tuple[str, str]]:
+    for separator in SEPARATORS:
+        start = name.find(separator)
+        while start > 0:
+            yield name[:start], name[start + len(separator) :]
+            start = name.find(separator, start + 1)
+
+
+def _by_server(name: str, snapshot: Snapshot) -> ToolCard | None:
+    for server, tool in _splits(name):
+        if (card := snapshot.get(tool_key(server, tool))) is not None:
+            return card
+    return None
+
+
+def _with_operation(name: str, call: ToolCall, snapshot: Snapshot) -> Resolved | None:
+    """`file_operations.read_file` is the tool `file_operations` with an operation, if it takes one."""
+    for base, operation in _splits(name):
+        card = snapshot.find(base) or _by_server(base, snapshot)
+        if card is not None and operation and "operation" in _properties(card):
+            explicit = call.arguments.get("operation")
+            chosen = explicit if explicit is not None else operation
+            return Resolved(card=card, arguments={**call.arguments, "operation": chosen})
+    return None
+
+
+def _alike(name: str, snapshot: Snapshot) -> list[ToolCard]:
+    """Tools whose name differs only in case and separators: `ReadFile` for `read_file`."""
+    wanted = _IGNORED.sub("", name.casefold())
+    if not wanted:
+        return []
+    return [
+        card
+        for card in snapshot.cards
+        if wanted in (_IGNORED.sub("", card.name.casefold()), _IGNORED.sub("", card.key.casefold()))
+    ]
+
+
+def _properties(card: ToolCard) -> JsonObject:
+    match card.definition.get("inputSchema"):
+        case {"properties": {**properties}}:
+            return properties
+        case _:
+            return {}

@@ -1,0 +1,166 @@
+"""Every way a call can end, in the one shape of `Outcome`, with advice for whoever reads it next."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fingerpost.call.guidance import advice
+from fingerpost.records import (
+    Call,
+    CallContext,
+    Decision,
+    Digest,
+    ErrorKind,
+    Execution,
+    Json,
+    Outcome,
+    ParameterError,
+    Pending,
+    Repair,
+    Ruling,
+    ToolCall,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Endings:
+    """The endings of one call."""
+
+    wish: ToolCall
+    context: CallContext
+
+    def not_found(self, near: Sequence[str], *, ambiguous: bool) -> Outcome:
+        found = (
+            f"{self.wish.name!r} could mean"
+            if ambiguous
+            else f"there is no tool {self.wish.name!r}; near are"
+        )
+        content = f"{found}: {', '.join(near)}" if near else f"there is no tool {self.wish.name!r}"
+        return self._failure(self.wish.name, ErrorKind.TOOL_NOT_FOUND, content, near=near)
+
+    def invalid(
+        self, tool: str, errors: tuple[ParameterError, ...], repairs: tuple[Repair, ...], signature: str
+    ) -> Outcome:
+        content = "; ".join(error.message for error in errors) + f". The tool takes: {signature}"
+        return self._failure(
+            tool,
+            ErrorKind.INVALID_PARAMETERS,
+            content,
+            signature=signature,
+            parameter_errors=errors,
+            repairs=repairs,
+        )
+
+    def denied(self, call: Call, ruling: Ruling) -> Outcome:
+        content = f"{call.tool} is not allowed: {ruling.reason}"
+        return self._failure(call.tool, ErrorKind.DENIED, content, repairs=call.repairs, detail=ruling.rule)
+
+    def waiting(self, call: Call, pending: Pending) -> Outcome:
+        content = f"{call.tool} waits for a person's approval as {pending.pending_id}: {pending.reason}"
+        return self._failure(
+            call.tool,
+            ErrorKind.AUTHORIZATION_REQUIRED,
+            content,
+            repairs=call.repairs,
+            pending_id=pending.pending_id,
+            hint=f"fingerpost approvals approve {pending.pending_id}",
+        )
+
+    def undecided(self, pending: Pending) -> Outcome:
+        """What became of a waiting call that was not approved."""
+        if pending.decision is Decision.WAITING:
+            content = f"{pending.tool} still waits for a person's approval: {pending.reason}"
+            return self._failure(
+                pending.tool, ErrorKind.AUTHORIZATION_REQUIRED, content, pending_id=pending.pending_id
+            )
+        if pending.decision is Decision.EXPIRED:
+            content = f"nobody decided about {pending.tool} in time; it did not run"
+        else:
+            why = f": {pending.decision_reason}" if pending.decision_reason else ""
+            content = f"{pending.tool} was cancelled by {pending.decided_by or 'a person'}{why}"
+        return self._failure(pending.tool, ErrorKind.CANCELLED, content)
+
+    def unknown(self, pending: Pending) -> Outcome:
+        """It was approved and begun, and the process died under it."""
+        content = f"{pending.tool} was begun and never answered; whether it took effect is unknown"
+        return self._failure(pending.tool, ErrorKind.UNKNOWN, content)
+
+    def dry_run(self, call: Call, ruling: Ruling) -> Outcome:
+        arguments = json.dumps(call.arguments, ensure_ascii=False, default=dict)
+        content = f"would call {call.tool} with {arguments}; policy: {ruling.verdict} ({ruling.reason})"
+        metadata: dict[str, Json] = {
+            "dry_run": True,
+            "arguments": call.arguments,
+            "effect": call.effect,
+            "verdict": ruling.verdict,
+            "rule": ruling.rule,
+        }
+        return Outcome(
+            call_id=self.context.call_id,
+            tool=call.tool,
+            success=True,
+            content=content,
+            reference=self.wish.reference,
+            repairs=call.repairs,
+            metadata=metadata,
+        )
+
+    def failed(self, execution: Execution, asked: Call) -> Outcome:
+        error = execution.error or ErrorKind.EXECUTION_FAILED
+        return self._failure(
+            asked.tool,
+            error,
+            execution.detail or f"{asked.tool} failed",
+            hint=execution.hint,
+            repairs=asked.repairs,
+            attempts=execution.attempts,
+            detail=execution.detail,
+        )
+
+    def answered(self, execution: Execution, asked: Call, cut: Digest) -> Outcome:
+        failed = execution.error is not None
+        metadata: dict[str, Json] = {"untrusted": True, "operation": asked.operation, "effect": asked.effect}
+        if execution.call.tool != asked.tool:
+            metadata["answered_by"] = execution.call.tool
+        return Outcome(
+            call_id=self.context.call_id,
+            tool=execution.call.tool,
+            success=not failed,
+            content=cut.text,
+            content_type=cut.content_type,
+            reference=self.wish.reference,
+            error=execution.error,
+            advice=advice(execution.error, hint=execution.hint) if execution.error is not None else "",
+            detail=execution.detail,
+            repairs=(*asked.repairs, *(execution.call.repairs if execution.call is not asked else ())),
+            attempts=execution.attempts,
+            digest=cut,
+            metadata=metadata,
+        )
+
+    def _failure(
+        self,
+        tool: str,
+        error: ErrorKind,
+        content: str,
+        *,
+        near: Sequence[str] = (),
+        signature: str = "",
+        hint: str = "",
+        **more: Any,
+    ) -> Outcome:
+        metadata: dict[str, Json] = {"error_type": error}
+        return Outcome(
+            call_id=self.context.call_id,
+            tool=tool,
+            success=False,
+            content=content,
+            reference=self.wish.reference,
+            error=error,
+            advice=advice(error, signature=signature, near=near, hint=hint),
+            metadata=metadata,
+            **more,
+        )

@@ -1,0 +1,164 @@
+"""What may run, what a person is asked about, and what never happens.
+
+Rules are read in order and the first that fits decides. Where none fits, what
+reads runs and everything else asks. Two principles hold throughout: a rule that
+allows is never satisfied by something missing or ambiguous, and a rule that
+asks or denies is not dodged by it. When it cannot be told whether such a rule
+fits (a path nobody can follow), reading goes on, and in the end the stricter of
+the two answers holds.
+
+`decide` is pure. `judge` is `decide` after looking, in a thread and only when a
+rule asks for it, where the call's paths lead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import anyio
+import anyio.to_thread
+
+from fingerpost.call.paths import Placement, place
+from fingerpost.call.patterns import Fit, argument_fits, fits_exactly, fits_somehow
+from fingerpost.records import Call, CallContext, Effect, Permit, Ruling, Verdict
+from fingerpost.settings import RuleSettings
+
+# A disk that does not answer for so long (a dead network drive) leaves the question open.
+LOOKING_SECONDS: Final = 5.0
+
+_STRICTNESS: Final = {Verdict.ALLOW: 0, Verdict.ASK: 1, Verdict.DENY: 2}
+_DOES: Final = {Verdict.ALLOW: "allows", Verdict.ASK: "asks a person about", Verdict.DENY: "forbids"}
+_DEFAULTS: Final = {
+    Effect.READ: Ruling(verdict=Verdict.ALLOW, reason="it only reads", rule="default for read"),
+    Effect.WRITE: Ruling(
+        verdict=Verdict.ASK, reason="it changes something, and no rule allows it", rule="default for write"
+    ),
+    Effect.DESTROY: Ruling(
+        verdict=Verdict.ASK,
+        reason="it may destroy something, and no rule allows it",
+        rule="default for destroy",
+    ),
+}
+
+
+class Policy:
+    """An ordered list of rules."""
+
+    def __init__(self, rules: Sequence[RuleSettings], *, source: str = "fingerpost.toml") -> None:
+        self._rules = tuple(
+            _Rule(settings=rule, verdict=Verdict(rule.verdict), name=f"rule {number} in {source}")
+            for number, rule in enumerate(rules, start=1)
+        )
+
+    async def judge(self, call: Call, context: CallContext) -> Ruling:
+        """What to do with the call, having looked where its paths lead if that matters."""
+        if not self._needs_placement(call, context):
+            return self.decide(call, context, Placement.NONE)
+        placement = Placement.UNCLEAR
+        with anyio.move_on_after(LOOKING_SECONDS):
+            placement = await anyio.to_thread.run_sync(
+                place, call.arguments, context.working_directory, abandon_on_cancel=True
+            )
+        return self.decide(call, context, placement)
+
+    def decide(self, call: Call, context: CallContext, placement: Placement) -> Ruling:
+        """The same, given where the paths lie."""
+        doubtful: Ruling | None = None
+        for rule in self._rules:
+            fit = rule.fits(call, context, placement)
+            if fit is Fit.YES:
+                return _stricter(doubtful, rule.ruling())
+            if fit is Fit.MAYBE:
+                doubtful = _stricter(doubtful, rule.ruling(doubtful=True))
+        return _stricter(doubtful, _DEFAULTS[call.effect])
+
+    def _needs_placement(self, call: Call, context: CallContext) -> bool:
+        return any(
+            rule.settings.paths is not None and rule.fits_apart_from_paths(call, context) is not Fit.NO
+            for rule in self._rules
+        )
+
+
+def permit(call: Call, ruling: Ruling) -> Permit | None:
+    """Leave to run the call, when the policy allows it without asking."""
+    if ruling.verdict is not Verdict.ALLOW:
+        return None
+    return Permit(call_fingerprint=call.fingerprint, given_by=f"policy: {ruling.rule}")
+
+
+def _stricter(first: Ruling | None, second: Ruling) -> Ruling:
+    if first is None or _STRICTNESS[second.verdict] > _STRICTNESS[first.verdict]:
+        return second
+    return first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rule:
+    settings: RuleSettings
+    verdict: Verdict
+    name: str
+
+    @property
+    def allows(self) -> bool:
+        return self.verdict is Verdict.ALLOW
+
+    def ruling(self, *, doubtful: bool = False) -> Ruling:
+        reason = self.settings.reason or f"a rule {_DOES[self.verdict]} such calls"
+        if doubtful:
+            reason += " (whether the rule fits cannot be told, so it holds)"
+        return Ruling(verdict=self.verdict, reason=reason, rule=self.name)
+
+    def fits(self, call: Call, context: CallContext, placement: Placement) -> Fit:
+        others = self.fits_apart_from_paths(call, context)
+        return others if others is Fit.NO else min(others, self._paths(placement))
+
+    def fits_apart_from_paths(self, call: Call, context: CallContext) -> Fit:
+        rule = self.settings
+        if rule.effect is not None and rule.effect is not call.effect:
+            return Fit.NO
+        return min(
+            self._one_of(rule.server, (call.server,)),
+            self._one_of(rule.tool, (call.tool, call.name)),
+            self._one_of(rule.operation, self._operations(call)),
+            self._one_of(rule.caller, self._who(context.caller)),
+            self._one_of(rule.profile, self._who(context.profile)),
+            *(self._argument(call, context, name, pattern) for name, pattern in rule.arguments.items()),
+        )
+
+    def _one_of(self, pattern: str | None, names: Sequence[str]) -> Fit:
+        if pattern is None:
+            return Fit.YES
+        fit = fits_exactly if self.allows else fits_somehow
+        return max((fit(pattern, name) for name in names), default=Fit.NO)
+
+    def _operations(self, call: Call) -> tuple[str, ...]:
+        """`files/manage.delete` may be meant by `delete` and by `manage.delete`.
+
+        A tool without operations has none that could be allowed; asked about or denied is the tool.
+        """
+        bare = call.operation.removeprefix(f"{call.tool}.")
+        if call.operation == call.tool:
+            return () if self.allows else (call.tool, call.name)
+        return (call.operation, bare, f"{call.name}.{bare}")
+
+    def _who(self, name: str | None) -> tuple[str, ...]:
+        """Somebody without a name is nobody a rule allows; `*` asks about and denies them too."""
+        if name is None:
+            return () if self.allows else ("",)
+        return (name,)
+
+    def _argument(self, call: Call, context: CallContext, name: str, pattern: str) -> Fit:
+        return argument_fits(
+            call.arguments, name, pattern, allowing=self.allows, folder=context.working_directory
+        )
+
+    def _paths(self, placement: Placement) -> Fit:
+        wanted = self.settings.paths
+        if wanted is None or placement.value == wanted:
+            return Fit.YES
+        if self.allows:
+            return Fit.NO
+        doubtful = {Placement.UNCLEAR} if wanted == "inside" else {Placement.UNCLEAR, Placement.NOWHERE}
+        return Fit.MAYBE if placement in doubtful else Fit.NO

@@ -1,0 +1,195 @@
+"""One call of a tool, from what a model wrote to what it gets back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from fingerpost.records.json import Json, JsonObject
+from fingerpost.records.tools import Effect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """What a model or a person wrote: a name and arguments, neither checked yet."""
+
+    name: str
+    arguments: JsonObject
+    reference: str | None = None  # the writer's own id for it, echoed back
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallContext:
+    """Who calls, in which conversation, and what is left of their patience and context window."""
+
+    call_id: str  # the trace id of this one call
+    packet_id: str | None = None
+    conversation: str | None = None
+    caller: str | None = None
+    profile: str | None = None
+    request: str = ""  # the person's words, so that a long result keeps what they asked about
+    working_directory: str | None = None
+    seconds: float | None = None  # the caller's own deadline, when shorter than the tool's
+    tokens_left: int | None = None  # room in the model's context
+    dry_run: bool = False
+
+
+class RepairKind(StrEnum):
+    """In which way an argument was put right."""
+
+    RENAMED = "renamed"
+    COERCED = "coerced"
+    PARSED = "parsed"
+    WRAPPED = "wrapped"
+    NEAREST = "nearest"
+    DEFAULT = "default"
+    REMOVED = "removed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """One change made to the arguments, with what was there before."""
+
+    path: str  # dotted, as in the schema
+    kind: RepairKind
+    before: Json
+    after: Json
+    reason: str
+
+
+class ErrorKind(StrEnum):
+    """What went wrong, in the words a model can act on."""
+
+    TOOL_NOT_FOUND = "tool_not_found"
+    INVALID_PARAMETERS = "invalid_parameters"
+    EXECUTION_FAILED = "execution_failed"
+    AUTHORIZATION_REQUIRED = "authorization_required"
+    OPERATION_NOT_SUPPORTED = "operation_not_supported"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"  # a person said no
+    DENIED = "denied"  # a rule said no
+    UNAVAILABLE = "unavailable"
+    LOOP = "loop"
+    UNKNOWN = "unknown"  # it may or may not have taken effect
+
+
+class ParameterFault(StrEnum):
+    """The three ways in which arguments can be wrong beyond repair."""
+
+    MISSING = "missing"
+    WRONG_TYPE = "wrong_type"
+    BAD_VALUE = "bad_value"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterError:
+    """One argument that could not be put right."""
+
+    fault: ParameterFault
+    parameter: str
+    message: str  # names the parameter and what was expected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A call whose tool exists and whose arguments fit its schema."""
+
+    tool: str  # the key
+    server: str
+    name: str  # as the server calls it
+    operation: str  # the operation key, `tool.operation`, or the tool's key
+    arguments: JsonObject
+    effect: Effect
+    fingerprint: str  # of tool, arguments and definition together
+    definition_fingerprint: str | None = None  # of the definition alone
+    repairs: tuple[Repair, ...] = ()
+
+
+class Verdict(StrEnum):
+    """What the policy says of a call."""
+
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """A verdict with its reason and the rule it comes from."""
+
+    verdict: Verdict
+    reason: str
+    rule: str  # "rule 3 in fingerpost.toml", "default for read"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permit:
+    """Leave to run one exact call. Only the policy and a grant give one; nothing runs without."""
+
+    call_fingerprint: str
+    given_by: str  # "policy: …" or "grant gnt_… by dana"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One try of one tool."""
+
+    tool: str
+    number: int
+    began: datetime
+    milliseconds: float
+    error: ErrorKind | None = None
+    detail: str = ""
+    waited_ms: float = 0.0  # for a free slot, or before repeating
+    cached: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """What running a permitted call came to: every attempt, and the raw result of the last good one."""
+
+    call: Call  # the one that gave the result: the asked one, or a fallback
+    attempts: tuple[Attempt, ...]
+    result: JsonObject | None = None  # the raw MCP result
+    error: ErrorKind | None = None
+    detail: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Digest:
+    """A result cut to what fits, with an honest note of what was cut and a handle to the rest."""
+
+    text: str
+    content_type: str = "text"
+    tokens: int = 0
+    original_tokens: int = 0
+    dropped: tuple[str, ...] = ()  # "items 21–480 of 500", in plain words
+    handle: str | None = None  # for `fingerpost result`, when anything was cut
+    references: tuple[str, ...] = ()  # images and binaries, kept aside
+
+    @property
+    def trimmed(self) -> bool:
+        return bool(self.dropped)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The one shape in which a call comes back, whatever happened."""
+
+    call_id: str
+    tool: str
+    success: bool
+    content: str
+    content_type: str = "text"
+    reference: str | None = None
+    error: ErrorKind | None = None
+    advice: str = ""  # what the model should do next
+    detail: str = ""  # the technical truth, for whoever asks
+    pending_id: str | None = None
+    repairs: tuple[Repair, ...] = ()
+    parameter_errors: tuple[ParameterError, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+    digest: Digest | None = None
+    metadata: JsonObject = field(default_factory=dict[str, Json])

@@ -1,0 +1,295 @@
+"""`fingerpost approvals`: the calls that wait for a person, and that person's word on each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from fingerpost.surfaces.cli.options import house_options
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from fingerpost.call.approvals import Approvals
+    from fingerpost.records import Decision, Pending
+
+R = TypeVar("R")
+
+NOT_WAITING = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """How a call stands after somebody had their say, and whether it waited until then."""
+
+    standing: Pending | None
+    waited: bool
+
+
+@click.group(invoke_without_command=True)
+@house_options
+@click.pass_context
+def approvals(ctx: click.Context, config: Path | None, servers: Path | None, as_json: bool) -> int | None:
+    """Approve, edit or reject calls that wait for you.
+
+    A call the policy asks about waits until somebody decides or its time is
+    over. An approval is good for that one exact call, once, for a few minutes.
+    The first decision stands; whoever comes later is told what it was.
+
+    \b
+    Examples:
+      fingerpost approvals                             what waits
+      fingerpost approvals approve apr_019a…           let it run, once
+      fingerpost approvals edit apr_019a… path=b.txt   change it, then let it run
+      fingerpost approvals reject apr_019a… --reason "use the staging project"
+    """
+    if ctx.invoked_subcommand is not None:
+        return None
+    waiting = _ask_store(config, servers, lambda kept: kept.waiting())
+    _show_list(waiting, as_json=as_json)
+    return 0
+
+
+@approvals.command()
+@click.argument("pending_id", metavar="ID")
+@house_options
+def show(pending_id: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """Show everything about one call that waits, or waited."""
+    pending = _ask_store(config, servers, lambda kept: kept.get(pending_id))
+    if pending is None:
+        return _unknown(pending_id)
+    _show_one(pending, as_json=as_json)
+    return 0
+
+
+@approvals.command()
+@click.argument("pending_id", metavar="ID")
+@click.option(
+    "--for-conversation",
+    is_flag=True,
+    help="Allow the operation with any arguments, in this conversation, until the grant expires.",
+)
+@house_options
+def approve(
+    pending_id: str, for_conversation: bool, config: Path | None, servers: Path | None, as_json: bool
+) -> int:
+    """Let a waiting call run: exactly as it is, once."""
+    from fingerpost.records import Decision
+
+    by = _person()
+    scope = "conversation" if for_conversation else "once"
+
+    async def work(kept: Approvals) -> Settled:
+        return await _settle(
+            kept, pending_id, lambda _: kept.decide(pending_id, Decision.APPROVED, by=by, scope=scope)
+        )
+
+    settled = _ask_store(config, servers, work)
+    return _report(pending_id, settled, Decision.APPROVED, by, as_json=as_json)
+
+
+@approvals.command()
+@click.argument("pending_id", metavar="ID")
+@click.option("--reason", metavar="TEXT", help="Why not; the model is told, so that it can do better.")
+@house_options
+def reject(
+    pending_id: str, reason: str | None, config: Path | None, servers: Path | None, as_json: bool
+) -> int:
+    """Refuse a waiting call, and say why."""
+    from fingerpost.records import Decision
+
+    by = _person()
+
+    async def work(kept: Approvals) -> Settled:
+        return await _settle(
+            kept, pending_id, lambda _: kept.decide(pending_id, Decision.REJECTED, by=by, reason=reason)
+        )
+
+    settled = _ask_store(config, servers, work)
+    return _report(pending_id, settled, Decision.REJECTED, by, as_json=as_json)
+
+
+@approvals.command()
+@click.argument("pending_id", metavar="ID")
+@click.argument("changes", nargs=-1, required=True, metavar="KEY=VALUE...")
+@house_options
+def edit(
+    pending_id: str, changes: tuple[str, ...], config: Path | None, servers: Path | None, as_json: bool
+) -> int:
+    """Change arguments of a waiting call, then let it run once.
+
+    KEY=VALUE gives text, KEY:=JSON gives JSON; KEY:=null leaves an optional one
+    out. The tool's server is asked for its schema, and the arguments must fit it.
+    """
+    from fingerpost.records import Decision
+    from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run
+    from fingerpost.surfaces.cli.pairs import read_pairs
+
+    changed = read_pairs(changes)
+    loaded = read_settings(Asked(config, servers, as_json))
+    by = _person()
+
+    async def work() -> Settled:
+        async with open_router(loaded) as router:
+
+            async def decide(pending: Pending) -> Pending:
+                await connect(router, pending.tool.partition("/")[0])
+                return await router.calls.decide(
+                    pending_id, Decision.APPROVED, by=by, edited_arguments={**pending.arguments, **changed}
+                )
+
+            settled = await _settle(router.calls.approvals, pending_id, decide)
+            await router.store.journal.flush()
+            return settled
+
+    return _report(pending_id, run(work), Decision.APPROVED, by, as_json=as_json)
+
+
+def _ask_store(
+    config: Path | None, servers: Path | None, work: Callable[[Approvals], Coroutine[Any, Any, R]]
+) -> R:
+    """What `work` finds or does on the store alone: deciding needs no server."""
+    from fingerpost.surfaces.cli.house import Asked, read_settings, run
+
+    settings = read_settings(Asked(config, servers, as_json=False)).settings
+
+    async def opened() -> R:
+        from fingerpost.call.approvals import Approvals
+        from fingerpost.store import Store
+
+        async with Store.open(settings.store.url, audit=settings.flags.audit) as store:
+            found = await work(Approvals(store, events=store.journal, settings=settings.call))
+            await store.journal.flush()
+            return found
+
+    return run(opened)
+
+
+async def _settle(
+    kept: Approvals, pending_id: str, decide: Callable[[Pending], Awaitable[Pending]]
+) -> Settled:
+    """Decide the call if it still waits; say how it stands in any case."""
+    from fingerpost.records import Decision
+
+    pending = await kept.get(pending_id)
+    if pending is None or pending.decision is not Decision.WAITING:
+        return Settled(pending, waited=False)
+    return Settled(await decide(pending), waited=True)
+
+
+def _person() -> str:
+    from getpass import getuser
+
+    return getuser()
+
+
+def _unknown(pending_id: str) -> int:
+    click.echo(f"No call waits, or waited, as {pending_id}. `fingerpost approvals` lists them.", err=True)
+    return NOT_WAITING
+
+
+def _report(pending_id: str, settled: Settled, wanted: Decision, by: str, *, as_json: bool) -> int:
+    """Say what stands, which is not what was wanted when somebody, or the clock, was faster."""
+    from fingerpost.records import Decision
+    from fingerpost.surfaces.cli.screen import plain, print_json
+
+    standing = settled.standing
+    if standing is None:
+        return _unknown(pending_id)
+    mine = settled.waited and (standing.decision, standing.decided_by) == (wanted, by)
+    if as_json:
+        print_json(_plain(standing))
+    elif standing.decision is Decision.EXPIRED:
+        click.echo(f"Too late: {standing.pending_id} expired at {standing.expires:%H:%M} UTC.", err=True)
+    else:
+        words = f"{plain(standing.tool)} is {standing.decision} by {plain(standing.decided_by or 'somebody')}"
+        why = f": {plain(standing.decision_reason)}" if standing.decision_reason else ""
+        click.echo(f"{words}{why}" if mine else f"Decided before: {words}{why}", err=not mine)
+    return 0 if mine else NOT_WAITING
+
+
+def _plain(pending: Pending) -> dict[str, Any]:
+    """The call for programs, its secrets masked: a list on a screen or in a log is no place for them."""
+    from fingerpost.records.codec import to_plain
+    from fingerpost.redaction import scrub_json
+
+    masked = scrub_json(to_plain(pending))
+    assert isinstance(masked, dict)
+    return masked  # pyright: ignore[reportUnknownVariableType] - a record is a dict with text keys
+
+
+def _show_list(waiting: list[Pending], *, as_json: bool) -> None:
+    from fingerpost.surfaces.cli.screen import count, output, plain, print_json, table
+
+    if as_json:
+        print_json([_plain(pending) for pending in waiting])
+        return
+    if not waiting:
+        click.echo("Nothing waits for you.")
+        return
+    title = f"{count(len(waiting), 'call')} waiting"
+    made = table(title, "id", "tool", "effect", "arguments", "why", "expires in")
+    for pending in waiting:
+        made.add_row(
+            pending.pending_id,
+            plain(pending.operation),
+            pending.effect,
+            _shortened(_arguments(pending.arguments)),
+            plain(pending.reason),
+            _left(pending),
+        )
+    output().print(made)
+    click.echo("Decide with `fingerpost approvals approve ID` or `fingerpost approvals reject ID`.")
+
+
+def _show_one(pending: Pending, *, as_json: bool) -> None:
+    from fingerpost.records import Decision
+    from fingerpost.surfaces.cli.screen import plain, print_json, print_lines
+
+    if as_json:
+        print_json(_plain(pending))
+        return
+    lines = {
+        "id": pending.pending_id,
+        "tool": plain(pending.tool),
+        "operation": plain(pending.operation),
+        "effect": str(pending.effect),
+        "arguments": _arguments(pending.arguments),
+        "why": plain(pending.reason),
+        "asked by": plain(pending.caller or "somebody without a name"),
+        "conversation": plain(pending.conversation or "none"),
+        "asked at": f"{pending.created:%Y-%m-%d %H:%M:%S} UTC",
+        "state": str(pending.decision),
+    }
+    if pending.decision is Decision.WAITING:
+        lines["expires in"] = _left(pending)
+    if pending.decided_by is not None:
+        lines["decided by"] = plain(pending.decided_by)
+    if pending.decision_reason is not None:
+        lines["because"] = plain(pending.decision_reason)
+    if pending.edited_arguments is not None:
+        lines["edited to"] = _arguments(pending.edited_arguments)
+    print_lines([f"{name + ':':<14}{value}" for name, value in lines.items()])
+
+
+def _arguments(arguments: object) -> str:
+    import json
+
+    from fingerpost.redaction import scrub_json
+    from fingerpost.surfaces.cli.screen import plain
+
+    return plain(json.dumps(scrub_json(arguments), ensure_ascii=False, default=str))
+
+
+def _shortened(text: str, limit: int = 200) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _left(pending: Pending) -> str:
+    from fingerpost.records import utc_now
+
+    seconds = max(0, round((pending.expires - utc_now()).total_seconds()))
+    return f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"

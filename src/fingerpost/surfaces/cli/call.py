@@ -1,0 +1,181 @@
+"""`fingerpost call`: one call through the whole path, with progress, approval and the journey's id."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fingerpost.surfaces.cli.options import house_options
+
+if TYPE_CHECKING:
+    from fingerpost.records import CallContext, Outcome, ToolCall
+    from fingerpost.router import Router
+
+WAITING = 4
+
+
+@click.command()
+@click.argument("name")
+@click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--args", "whole", metavar="JSON", help="All arguments as one JSON object.")
+@click.option("--dry-run", is_flag=True, help="Show what would happen, without doing it.")
+@click.option("--yes", is_flag=True, help="Approve as yourself if the policy asks.")
+@click.option("--timeout", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Give up after this long.")
+@click.option(
+    "--tokens", type=click.IntRange(min=50), metavar="N", help="Cut the result to this many tokens."
+)
+@click.option("--technical", is_flag=True, help="When it fails, also show the technical details.")
+@click.option("--conversation", metavar="ID", help="The conversation a grant may be bound to.")
+@house_options
+def call(name: str, arguments: tuple[str, ...], whole: str | None, **options: Any) -> int:
+    """Call the tool NAME.
+
+    KEY=VALUE gives text, which is turned into what the tool's schema wants;
+    KEY:=JSON gives JSON. Wrong names and types are put right where that is
+    certain, and every repair is shown. What writes or destroys asks first.
+
+    Exit code 0 when the tool succeeded, 1 when not, 4 when a person must approve it.
+
+    \b
+    Examples:
+      fingerpost call time/get_current_time timezone=Europe/Oslo
+      fingerpost call files/write_file path=a.txt content=hello --dry-run
+      fingerpost call search --args '{"query": "opening hours", "limit": 3}' --json
+    """
+    from fingerpost.records import CallContext, ToolCall, new_id
+    from fingerpost.surfaces.cli.house import Asked, open_router, read_settings, run
+
+    wish = ToolCall(name=name, arguments=_arguments(arguments, whole))
+    loaded = read_settings(Asked(options["config"], options["servers"], options["as_json"]))
+    context = CallContext(
+        call_id=new_id("cal"),
+        conversation=options["conversation"],
+        caller=_person(),
+        working_directory=str(Path.cwd()),
+        seconds=options["timeout"],
+        tokens_left=None if options["tokens"] is None else 4 * options["tokens"],
+        dry_run=options["dry_run"],
+    )
+
+    async def work() -> int:
+        async with open_router(loaded) as router:
+            outcome = await _run(router, wish, context, yes=options["yes"], quiet=options["as_json"])
+            await router.store.journal.flush()
+            _show(outcome, as_json=options["as_json"], technical=options["technical"])
+            return 0 if outcome.success else WAITING if outcome.pending_id else 1
+
+    return run(work)
+
+
+def _arguments(pairs: tuple[str, ...], whole: str | None) -> dict[str, Any]:
+    from fingerpost.call.parse import read_arguments
+    from fingerpost.surfaces.cli.pairs import read_pairs
+
+    given = read_arguments(whole)
+    if isinstance(given, str):
+        raise click.BadParameter(given, param_hint="--args")
+    return {**given, **read_pairs(pairs)}
+
+
+def _person() -> str:
+    from getpass import getuser
+
+    return getuser()
+
+
+async def _run(router: Router, wish: ToolCall, context: CallContext, *, yes: bool, quiet: bool) -> Outcome:
+    from fingerpost.surfaces.cli.house import connect
+
+    owner = next(
+        (s.name for s in router.servers.statuses if wish.name.startswith((f"{s.name}/", f"{s.name}__"))), None
+    )
+    await connect(router, *([owner] if owner else []), wait=10.0)
+    outcome = await _with_progress(router, wish, context, quiet=quiet)
+    if outcome.pending_id is None or not (yes or (sys.stdin.isatty() and not quiet)):
+        return outcome
+    return await _ask(router, outcome, context, yes=yes)
+
+
+async def _with_progress(router: Router, wish: ToolCall, context: CallContext, *, quiet: bool) -> Outcome:
+    """Show on stderr what the tool is doing while a person waits."""
+    import anyio
+
+    from fingerpost.events import CallProgressed
+    from fingerpost.surfaces.cli.screen import errors_to, plain
+
+    screen = errors_to()
+    if quiet or not screen.is_terminal:
+        return await router.calls.call(wish, context)
+    with router.live.subscribe() as changes, screen.status("") as status:
+        outcomes: list[Outcome] = []
+        async with anyio.create_task_group() as group:
+
+            async def show() -> None:
+                async for event in changes:
+                    if isinstance(event, CallProgressed) and event.call_id == context.call_id:
+                        status.update(plain(event.summary()))
+
+            group.start_soon(show)
+            outcomes.append(await router.calls.call(wish, context))
+            group.cancel_scope.cancel()
+    return outcomes[0]
+
+
+async def _ask(router: Router, outcome: Outcome, context: CallContext, *, yes: bool) -> Outcome:
+    from anyio.to_thread import run_sync
+
+    from fingerpost.records import Decision
+    from fingerpost.surfaces.cli.screen import plain
+
+    assert outcome.pending_id is not None
+    click.echo(plain(outcome.content), err=True)
+    agreed = yes or await run_sync(lambda: click.confirm("Run it?", err=True))
+    decision = Decision.APPROVED if agreed else Decision.REJECTED
+    await router.calls.decide(outcome.pending_id, decision, by=context.caller or "somebody")
+    return await router.calls.resume(outcome.pending_id, context)
+
+
+def _show(outcome: Outcome, *, as_json: bool, technical: bool) -> None:
+    from fingerpost.records.codec import to_plain
+    from fingerpost.surfaces.cli.screen import print_json
+
+    if as_json:
+        print_json(to_plain(outcome))
+        return
+    for repair in outcome.repairs:
+        click.echo(_repair_line(repair.path, repair.kind, repair.before, repair.after), err=True)
+    if outcome.success:
+        click.echo(_readable(outcome.content))
+    else:
+        _show_failure(outcome, technical=technical)
+    click.echo(click.style(f"trace {outcome.call_id}", dim=True), err=True)
+
+
+def _show_failure(outcome: Outcome, *, technical: bool) -> None:
+    """What happened, what was tried, what the person can do; the technical truth when they ask."""
+    from fingerpost.call.guidance import guidance
+    from fingerpost.surfaces.cli.screen import plain
+
+    assert outcome.error is not None
+    click.echo(click.style(f"{outcome.error}: ", fg="red", bold=True) + plain(outcome.content), err=True)
+    help_ = guidance(outcome.attempts, outcome.error, tool=outcome.tool, detail=outcome.detail)
+    click.echo(_readable(help_.text(technical=technical)), err=True)
+
+
+def _repair_line(path: str, kind: str, before: object, after: object) -> str:
+    import json
+
+    from fingerpost.surfaces.cli.screen import plain
+
+    shown = [plain(json.dumps(value, ensure_ascii=False, default=str))[:60] for value in (before, after)]
+    return click.style(f"repaired {plain(path)} ({kind}): {shown[0]} → {shown[1]}", fg="yellow")
+
+
+def _readable(text: str) -> str:
+    """A result for the terminal: its lines stay, control characters do not."""
+    from fingerpost.catalog import visible
+
+    return visible(text, keep="\n\t")

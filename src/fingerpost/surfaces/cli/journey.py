@@ -1,0 +1,146 @@
+"""A call's events as a tree a person can follow: one branch per call, one line per step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import singledispatch
+
+from rich.text import Text
+from rich.tree import Tree
+
+from fingerpost.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    AttemptFinished,
+    AttemptStarted,
+    CallEvent,
+    CallFinished,
+    CallPrepared,
+    CallReceived,
+    CallRefused,
+    CallRuled,
+    Event,
+    FallbackTaken,
+    ResultDigested,
+)
+from fingerpost.surfaces.cli.screen import plain
+
+LONGEST = 120
+UNKNOWN = "began and never ended: whether it took effect is unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One line of the tree, with what belongs under it."""
+
+    what: str
+    text: str
+    style: str = ""
+    under: tuple[Step, ...] = ()
+
+
+def draw(identity: str, events: Sequence[Event]) -> Tree:
+    """The journey under this id, in the order things happened."""
+    root = Tree(Text(identity, style="bold"))
+    branches: dict[str, Tree] = {identity: root}
+    for event in events:
+        call_id = event.call_id if isinstance(event, CallEvent) else identity
+        if call_id not in branches:
+            branches[call_id] = root.add(Text(call_id, style="bold"))
+        if (step := _told(event)) is not None:
+            _hang(branches[call_id], step)
+    for lost in _unfinished(events):
+        _hang(branches[lost.call_id], Step("attempt", f"{lost.tool}, attempt {lost.number} {UNKNOWN}", "red"))
+    return root
+
+
+def _hang(branch: Tree, step: Step) -> None:
+    leaf = branch.add(Text.assemble((f"{step.what} ", "bold"), (plain(step.text)[:LONGEST], step.style)))
+    for below in step.under:
+        _hang(leaf, below)
+
+
+def _unfinished(events: Sequence[Event]) -> list[AttemptStarted]:
+    ended = {(e.call_id, e.attempt.tool, e.attempt.number) for e in events if isinstance(e, AttemptFinished)}
+    started = [event for event in events if isinstance(event, AttemptStarted)]
+    return [event for event in started if (event.call_id, event.tool, event.number) not in ended]
+
+
+@singledispatch
+def _told(event: Event) -> Step | None:
+    return Step(event.kind.replace("_", " "), event.summary(), "dim")
+
+
+@_told.register
+def _(event: AttemptStarted) -> Step | None:
+    return None  # told by its end
+
+
+@_told.register
+def _(event: CallReceived) -> Step | None:
+    by = (Step("by", event.caller, "dim"),) if event.caller else ()
+    return Step("asked", f"{event.name} {_json(event.arguments)}", under=by)
+
+
+@_told.register
+def _(event: CallPrepared) -> Step | None:
+    repairs = tuple(
+        Step(
+            f"repaired ({repair.kind})",
+            f"{repair.path}: {_json(repair.before)} → {_json(repair.after)}  {repair.reason}",
+            "yellow",
+        )
+        for repair in event.repairs
+    )
+    return Step("call", f"{event.tool} {_json(event.arguments)}", under=repairs)
+
+
+@_told.register
+def _(event: CallRefused) -> Step | None:
+    return Step("refused", event.summary(), "red")
+
+
+@_told.register
+def _(event: CallRuled) -> Step | None:
+    return Step("policy", f"{event.verdict}: {event.reason} ({event.rule})")
+
+
+@_told.register(ApprovalRequested)
+@_told.register(ApprovalDecided)
+def _(event: Event) -> Step | None:
+    return Step("approval", event.summary(), "yellow")
+
+
+@_told.register
+def _(event: AttemptFinished) -> Step | None:
+    made = event.attempt
+    notes = [f"waited {made.waited_ms:.0f} ms"] if made.waited_ms >= 1 else []
+    notes += ["from the cache"] if made.cached else []
+    note = f" ({', '.join(notes)})" if notes else ""
+    return Step("attempt", event.summary() + note, "" if made.error is None else "red")
+
+
+@_told.register
+def _(event: FallbackTaken) -> Step | None:
+    return Step("fallback", event.summary(), "yellow")
+
+
+@_told.register
+def _(event: ResultDigested) -> Step | None:
+    under = [Step("left out", note, "yellow") for note in event.dropped]
+    if event.handle:
+        under.append(Step("the rest", f"fingerpost result {event.handle}", "dim"))
+    return Step("digest", event.summary(), under=tuple(under))
+
+
+@_told.register
+def _(event: CallFinished) -> Step | None:
+    took = f"{event.summary()} in {event.milliseconds:.0f} ms"
+    return Step("finished", took, "green" if event.success else "red")
+
+
+def _json(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

@@ -1,0 +1,149 @@
+"""What the tests of execution share: calls made by hand, real servers behind a runner, a clock to turn."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from fingerpost.call.execution import Runner, ToolDoor
+from fingerpost.events import AttemptFinished, Event, MemorySink
+from fingerpost.records import (
+    Call,
+    CallContext,
+    Effect,
+    Execution,
+    Known,
+    LatencyProfile,
+    Permit,
+    ServerSpec,
+    Source,
+    new_id,
+)
+from fingerpost.servers import Servers
+from fingerpost.settings.model import CallSettings, FlagSettings, LimitSettings
+
+PATIENCE = 20.0  # for what takes milliseconds when the machine is idle
+
+E = TypeVar("E", bound=Event)
+
+
+class HandClock:
+    """A clock that stands still until it is turned."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def turn(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def a_call(
+    tool: str = "notes/read", arguments: Mapping[str, Any] | None = None, *, effect: Effect = Effect.READ
+) -> Call:
+    """A call of `server/tool`; equal tool and arguments have equal fingerprints."""
+    server, name = tool.split("/")
+    given = {"q": "x"} if arguments is None else dict(arguments)
+    told = f"{tool} {json.dumps(given, sort_keys=True)}"
+    return Call(
+        tool=tool,
+        server=server,
+        name=name,
+        operation=tool,
+        arguments=given,
+        effect=effect,
+        fingerprint=hashlib.sha256(told.encode()).hexdigest(),
+    )
+
+
+def leave(call: Call, given_by: str = "policy: default for read") -> Permit:
+    return Permit(call_fingerprint=call.fingerprint, given_by=given_by)
+
+
+async def allow(call: Call) -> Permit | None:
+    return leave(call)
+
+
+def a_context(**facts: Any) -> CallContext:
+    return CallContext(call_id=new_id("cal"), **facts)
+
+
+def lasting(seconds: float) -> LatencyProfile:
+    """A tool with this time-out."""
+    return LatencyProfile(
+        typical=Known(100, Source.WRITTEN),
+        timeout=Known(int(seconds * 1000), Source.WRITTEN),
+        feedback_delay=Known(1000, Source.DEFAULT),
+    )
+
+
+def all_lasting(seconds: float) -> Callable[[Call], LatencyProfile]:
+    """Every fallback with this time-out."""
+    return lambda _: lasting(seconds)
+
+
+class Bench:
+    """A runner, what it told, and what it wrote down before sending."""
+
+    def __init__(self, door: ToolDoor, *, clock: Callable[[], float] | None = None, **settings: Any) -> None:
+        self.sink = MemorySink()
+        self.journal: list[Event] = []
+        flags = FlagSettings.model_validate(settings.pop("flags", {}))
+        journal: Callable[[Event], Awaitable[None]] = settings.pop("journal", self._write_down)
+        more: dict[str, Any] = {} if clock is None else {"clock": clock}
+        self.runner = Runner(
+            door,
+            settings=CallSettings.model_validate(settings),
+            flags=flags,
+            events=self.sink,
+            journal=journal,
+            chance=lambda: 0.01,
+            **more,
+        )
+
+    async def _write_down(self, event: Event) -> None:
+        self.journal.append(event)
+
+    async def run(
+        self,
+        call: Call,
+        *,
+        seconds: float = PATIENCE,
+        given_by: str = "policy: default for read",
+        alternatives: Iterable[Call] = (),
+        context: CallContext | None = None,
+        **more: Any,
+    ) -> Execution:
+        more.setdefault("permitting", allow)
+        return await self.runner.run(
+            call,
+            leave(call, given_by),
+            context or a_context(),
+            latency=lasting(seconds),
+            alternatives=lambda _: alternatives,
+            **more,
+        )
+
+    def told(self, kind: type[E]) -> list[E]:
+        return [event for event in self.sink.events if isinstance(event, kind)]
+
+    def errors(self) -> list[str | None]:
+        """What every attempt came to, in order."""
+        return [event.attempt.error for event in self.told(AttemptFinished)]
+
+
+@asynccontextmanager
+async def bench(
+    *specs: ServerSpec, clock: Callable[[], float] | None = None, **settings: Any
+) -> AsyncGenerator[Bench]:
+    """A runner in front of these servers."""
+    limits = LimitSettings(reconnect_max=0.2)
+    async with Servers(specs, events=MemorySink(), limits=limits) as servers:
+        servers.start()
+        assert await servers.settled(timeout=PATIENCE)
+        yield Bench(servers, clock=clock, **settings)

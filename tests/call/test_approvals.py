@@ -1,0 +1,386 @@
+"""Asking a person, hearing the answer, using it: on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import anyio
+import pytest
+from benchmarks.grants import race
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fingerpost.call.approvals import SKEW, Approvals
+from fingerpost.call.fingerprints import call_fingerprint
+from fingerpost.errors import CallError
+from fingerpost.events import ApprovalDecided, ApprovalRequested, MemorySink
+from fingerpost.records import (
+    Call,
+    CallContext,
+    Decision,
+    Effect,
+    Json,
+    Pending,
+    Permit,
+    Ruling,
+    Verdict,
+)
+from fingerpost.settings import CallSettings
+from tests.requirements import proves
+from tests.store.conftest import (
+    OpenStore,
+    anchor,
+    open_store,
+    postgres,
+    postgres_url,
+    sqlite_url,
+    url,
+)
+from tests.store.samples import NOON
+
+FIXTURES = (anchor, open_store, postgres, postgres_url, sqlite_url, url)
+
+ASK = Ruling(verdict=Verdict.ASK, reason="it deletes", rule="default for destroy")
+CONTEXT = CallContext(call_id="cal_1", conversation="ses_1", caller="dana")
+SETTINGS = CallSettings()
+
+
+def make_call(path: str = "a.txt", *, definition: str = "def-1", **changes: Any) -> Call:
+    arguments: dict[str, Json] = {"path": path}
+    made = Call(
+        tool="files/delete",
+        server="files",
+        name="delete",
+        operation="files/delete",
+        arguments=arguments,
+        effect=Effect.DESTROY,
+        fingerprint=call_fingerprint(definition, "files/delete", arguments),
+        definition_fingerprint=definition,
+    )
+    return replace(made, **changes)
+
+
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = NOON
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def move(self, by: float) -> None:
+        self.now += timedelta(seconds=by)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def sink() -> MemorySink:
+    return MemorySink()
+
+
+Opened = Callable[[], Any]
+
+
+@pytest.fixture
+def opened(open_store: OpenStore, clock: Clock, sink: MemorySink) -> Opened:
+    """Open the approvals; opening them again is a restart, or another process as far as they can tell."""
+
+    @asynccontextmanager
+    async def open_approvals() -> AsyncGenerator[Approvals]:
+        async with open_store() as store:
+            yield Approvals(store, events=sink, settings=SETTINGS, clock=clock)
+
+    return open_approvals
+
+
+async def approved(approvals: Approvals, call: Call, **how: Any) -> Pending:
+    pending = await approvals.request(call, CONTEXT, ASK)
+    return await approvals.decide(pending.pending_id, Decision.APPROVED, by="kim", **how)
+
+
+@proves("A5", "C6")
+async def test_nothing_runs_before_a_person_approved_and_then_exactly_once(opened: Opened) -> None:
+    async with opened() as approvals:
+        call = make_call()
+        assert await approvals.spend(call, CONTEXT) is None
+        pending = await approvals.request(call, CONTEXT, ASK)
+        assert await approvals.spend(call, CONTEXT) is None
+        assert (pending.reason, pending.caller, pending.effect) == ("it deletes", "dana", Effect.DESTROY)
+        assert await approvals.waiting() == [pending]
+        await approvals.decide(pending.pending_id, Decision.APPROVED, by="kim")
+        assert await approvals.waiting() == []
+        leave = await approvals.spend(call, CONTEXT)
+        assert isinstance(leave, Permit)
+        assert leave.call_fingerprint == call.fingerprint
+        assert leave.given_by.startswith("grant gnt_")
+        assert leave.given_by.endswith(" by kim")
+        assert await approvals.spend(call, CONTEXT) is None
+
+
+@proves("C6")
+async def test_a_rejection_gives_no_leave_and_keeps_its_reason(opened: Opened, sink: MemorySink) -> None:
+    async with opened() as approvals:
+        pending = await approvals.request(make_call(), CONTEXT, ASK)
+        await approvals.decide(pending.pending_id, Decision.REJECTED, by="kim", reason="not on a Friday")
+        assert await approvals.spend(make_call(), CONTEXT) is None
+        standing = await approvals.get(pending.pending_id)
+    assert standing is not None
+    assert (standing.decision, standing.decision_reason) == (Decision.REJECTED, "not on a Friday")
+    requested, decided = sink.events
+    assert isinstance(requested, ApprovalRequested)
+    assert isinstance(decided, ApprovalDecided)
+    assert requested.call_id == decided.call_id == decided.packet_id == "cal_1"
+    assert (decided.decision, decided.decided_by, decided.reason) == (
+        Decision.REJECTED,
+        "kim",
+        "not on a Friday",
+    )
+
+
+async def test_the_same_call_asked_again_while_it_waits_is_the_same_pending_call(
+    opened: Opened, sink: MemorySink
+) -> None:
+    asked: list[Pending] = []
+
+    async def ask(approvals: Approvals) -> None:
+        asked.append(await approvals.request(make_call(), replace(CONTEXT, call_id="cal_again"), ASK))
+
+    async with opened() as here, opened() as there:
+        async with anyio.create_task_group() as tasks:
+            for approvals in (here, there) * 10:
+                tasks.start_soon(ask, approvals)
+        assert len({pending.pending_id for pending in asked}) == 1
+        assert len(await here.waiting()) == 1
+        assert len(sink.events) == 1
+        other = await here.request(make_call("b.txt"), CONTEXT, ASK)
+        elsewhere = await here.request(make_call(), replace(CONTEXT, conversation="ses_2"), ASK)
+        somebody = await here.request(make_call(), replace(CONTEXT, caller="lee"), ASK)
+        assert len({asked[0].pending_id, other.pending_id, elsewhere.pending_id, somebody.pending_id}) == 4
+
+
+async def test_a_call_decided_before_is_asked_about_anew(opened: Opened) -> None:
+    async with opened() as approvals:
+        first = await approved(approvals, make_call())
+        again = await approvals.request(make_call(), CONTEXT, ASK)
+        assert again.pending_id != first.pending_id
+        assert again.decision is Decision.WAITING
+
+
+@proves("C6", "F34")
+async def test_arguments_or_a_definition_changed_after_approval_void_it(opened: Opened) -> None:
+    async with opened() as approvals:
+        await approved(approvals, make_call("a.txt"))
+        assert await approvals.spend(make_call("b.txt"), CONTEXT) is None
+        assert await approvals.spend(make_call("a.txt", definition="def-2"), CONTEXT) is None
+        assert await approvals.spend(make_call("a.txt"), replace(CONTEXT, conversation="ses_2")) is None
+        assert await approvals.spend(make_call("a.txt"), CONTEXT) is not None
+
+
+@proves("C6")
+async def test_an_edited_call_is_approved_as_edited_and_not_as_asked(
+    opened: Opened, sink: MemorySink
+) -> None:
+    async with opened() as approvals:
+        standing = await approved(approvals, make_call("a.txt"), edited=make_call("b.txt"))
+        assert standing.edited_arguments == {"path": "b.txt"}
+        assert await approvals.spend(make_call("a.txt"), CONTEXT) is None
+        assert await approvals.spend(make_call("b.txt"), CONTEXT) is not None
+    decided = sink.events[-1]
+    assert isinstance(decided, ApprovalDecided)
+    assert decided.edited
+
+
+@proves("C6")
+async def test_an_approval_for_the_conversation_covers_the_operation_there_until_it_expires(
+    opened: Opened, clock: Clock
+) -> None:
+    async with opened() as approvals:
+        await approved(approvals, make_call("a.txt"), scope="conversation")
+        for path in ("a.txt", "b.txt", "c.txt"):
+            assert await approvals.spend(make_call(path), CONTEXT) is not None
+        assert await approvals.spend(make_call(), replace(CONTEXT, conversation="ses_2")) is None
+        assert await approvals.spend(make_call(), replace(CONTEXT, conversation=None)) is None
+        assert await approvals.spend(make_call(operation="files/delete.all"), CONTEXT) is None
+        assert await approvals.spend(make_call(definition="def-2"), CONTEXT) is None
+        clock.move(SETTINGS.grant_seconds)
+        assert await approvals.spend(make_call(), CONTEXT) is None
+
+
+async def test_what_does_not_apply_is_refused_and_decides_nothing(opened: Opened) -> None:
+    async with opened() as approvals:
+        pending = await approvals.request(make_call(), replace(CONTEXT, conversation=None), ASK)
+        wrong: list[dict[str, Any]] = [
+            {"decision": Decision.APPROVED, "scope": "conversation"},
+            {"decision": Decision.APPROVED, "edited": make_call(tool="files/format_disk")},
+            {"decision": Decision.REJECTED, "edited": make_call("b.txt")},
+        ]
+        for how in wrong:
+            with pytest.raises(CallError) as refused:
+                await approvals.decide(pending.pending_id, by="kim", **how)
+            assert refused.value.hint
+        with pytest.raises(CallError, match="apr_none"):
+            await approvals.decide("apr_none", Decision.APPROVED, by="kim")
+        assert await approvals.waiting() == [pending]
+
+
+@proves("C6")
+async def test_a_waiting_call_and_a_grant_survive_a_restart(opened: Opened) -> None:
+    async with opened() as approvals:
+        pending = await approvals.request(make_call(), CONTEXT, ASK)
+    async with opened() as approvals:
+        assert await approvals.waiting() == [pending]
+        await approvals.decide(pending.pending_id, Decision.APPROVED, by="kim")
+    async with opened() as approvals:
+        assert await approvals.spend(make_call(), CONTEXT) is not None
+    async with opened() as approvals:
+        assert await approvals.spend(make_call(), CONTEXT) is None
+
+
+@proves("F32")
+async def test_of_two_approvers_at_once_one_wins_and_both_hear_the_same(
+    opened: Opened, sink: MemorySink
+) -> None:
+    heard: dict[str, list[Pending]] = {}
+
+    async def decide(approvals: Approvals, pending_id: str, decision: Decision, by: str) -> None:
+        heard[pending_id].append(await approvals.decide(pending_id, decision, by=by))
+
+    async with opened() as here, opened() as there:
+        calls = [make_call(f"{number}.txt") for number in range(20)]
+        asked = [await here.request(call, CONTEXT, ASK) for call in calls]
+        async with anyio.create_task_group() as tasks:
+            for number, pending in enumerate(asked):
+                heard[pending.pending_id] = []
+                wishes = [(here, Decision.APPROVED, "kim"), (there, Decision.REJECTED, "lee")]
+                for approvals, decision, by in wishes[:: 1 if number % 2 else -1]:
+                    tasks.start_soon(decide, approvals, pending.pending_id, decision, by)
+        for call, pending in zip(calls, asked, strict=True):
+            first, second = heard[pending.pending_id]
+            assert first == second == await there.get(pending.pending_id)
+            assert first.decided_by == ("kim" if first.decision is Decision.APPROVED else "lee")
+            leave = await here.spend(call, CONTEXT)
+            assert (leave is not None) is (first.decision is Decision.APPROVED)
+            assert await there.spend(call, CONTEXT) is None
+    told = [event.pending_id for event in sink.events if isinstance(event, ApprovalDecided)]
+    assert sorted(told) == sorted(heard)
+
+
+async def test_a_second_approval_gives_no_second_leave(opened: Opened) -> None:
+    async with opened() as approvals:
+        pending = await approved(approvals, make_call())
+        for by in ("kim", "lee"):
+            again = await approvals.decide(pending.pending_id, Decision.APPROVED, by=by, scope="conversation")
+            assert again.decided_by == "kim"
+        assert await approvals.spend(make_call(), CONTEXT) is not None
+        assert await approvals.spend(make_call(), CONTEXT) is None
+
+
+@proves("F36")
+async def test_a_call_nobody_decided_in_time_is_expired_and_cannot_be_approved(
+    opened: Opened, clock: Clock
+) -> None:
+    async with opened() as approvals:
+        pending = await approvals.request(make_call(), CONTEXT, ASK)
+        clock.move(SETTINGS.pending_seconds)
+        assert await approvals.waiting() == []
+        standing = await approvals.decide(pending.pending_id, Decision.APPROVED, by="kim")
+        assert standing.decision is Decision.EXPIRED
+        assert await approvals.spend(make_call(), CONTEXT) is None
+        assert (await approvals.request(make_call(), CONTEXT, ASK)).pending_id != pending.pending_id
+
+
+@proves("F36")
+@pytest.mark.parametrize("scope", ["once", "conversation"])
+@pytest.mark.parametrize(
+    ("jump", "good"),
+    [
+        (0, True),
+        (SETTINGS.grant_seconds - 1, True),
+        (SETTINGS.grant_seconds, False),
+        (3600, False),
+        (-3600, False),
+        (-SKEW.total_seconds(), True),
+        (-SKEW.total_seconds() - 1, False),
+    ],
+)
+async def test_a_grant_holds_for_its_time_and_a_clock_that_jumps_does_not_lengthen_it(
+    opened: Opened, clock: Clock, scope: str, jump: float, good: bool
+) -> None:
+    async with opened() as approvals:
+        await approved(approvals, make_call(), scope=scope)
+        clock.move(jump)
+        assert (await approvals.spend(make_call(), CONTEXT) is not None) is good
+
+
+async def test_a_grant_from_the_future_does_not_hide_a_good_one(opened: Opened, clock: Clock) -> None:
+    async with opened() as approvals:
+        clock.move(3600)
+        await approved(approvals, make_call())
+        clock.move(-3600)
+        await approved(approvals, make_call(), scope="conversation")
+        assert await approvals.spend(make_call(), CONTEXT) is not None
+
+
+async def test_a_secret_in_the_arguments_is_kept_for_the_call_and_told_to_nobody(
+    opened: Opened, sink: MemorySink
+) -> None:
+    secret = "sk-" + "a1b2c3d4" * 4
+    async with opened() as approvals:
+        ruling = replace(ASK, reason=f"it would send {secret}")
+        pending = await approvals.request(make_call(secret), CONTEXT, ruling)
+        assert pending.arguments == {"path": secret}
+        await approvals.decide(pending.pending_id, Decision.REJECTED, by="kim", reason=f"never send {secret}")
+    assert len(sink.events) == 2
+    assert secret not in repr(sink.events)
+
+
+@proves("F33", "C6")
+async def test_processes_racing_for_grants_with_one_killed_spend_each_once(url: str) -> None:
+    with anyio.fail_after(50):
+        done = await race(url, grants=200, processes=3)
+    # Whether the kill comes in time depends on the machine; `make bench` shows it over 10,000 grants.
+    assert (done.doubles, done.left) == (0, 0)
+
+
+async def test_the_same_race_catches_a_way_of_spending_that_looks_before_it_writes(sqlite_url: str) -> None:
+    with anyio.fail_after(50):
+        done = await race(sqlite_url, grants=2000, processes=3, way="naive")
+    assert done.left == 0
+    assert done.doubles > 0
+
+
+# -- fingerprints -------------------------------------------------------------------------------------
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+)
+objects = st.dictionaries(st.text(max_size=3), values, max_size=4)
+
+
+def reordered(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: reordered(value[key]) for key in reversed(value)}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - JSON
+    return [reordered(item) for item in value] if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType] - JSON
+
+
+@given(objects)
+def test_the_order_of_keys_does_not_change_a_fingerprint(arguments: dict[str, Any]) -> None:
+    assert call_fingerprint("d", "t", arguments) == call_fingerprint("d", "t", reordered(arguments))
+
+
+def test_values_a_tool_may_tell_apart_have_fingerprints_of_their_own() -> None:
+    values: list[Json] = [1, 1.0, True, "1", "true", None, "", [], {}, [1], "é", "e\u0301"]
+    assert len({call_fingerprint("d", "t", {"x": value}) for value in values}) == len(values)
+    assert call_fingerprint("d", "t", {}) != call_fingerprint("d2", "t", {})
+    assert call_fingerprint("d", "t", {}) != call_fingerprint("d", "t2", {})

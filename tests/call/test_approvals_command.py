@@ -1,0 +1,218 @@
+"""`fingerpost approvals`, as a person at a terminal meets it.
+
+Most commands run within the test's own process, from the command line to the exit code:
+starting Python for each of so many would take most of the time.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from getpass import getuser
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from fingerpost.call.approvals import Approvals
+from fingerpost.call.fingerprints import call_fingerprint
+from fingerpost.events import MemorySink
+from fingerpost.records import Call, CallContext, Decision, Effect, Json, Pending, Permit, Ruling, Verdict
+from fingerpost.settings import CallSettings
+from fingerpost.store import Store
+from fingerpost.surfaces.cli.main import fingerpost
+from fingerpost.surfaces.cli.outcome import guarded
+from tests.requirements import proves
+from tests.surfaces.conftest import Person, tool
+
+ASK = Ruling(verdict=Verdict.ASK, reason="it deletes", rule="default for destroy")
+CONTEXT = CallContext(call_id="cal_1", conversation="ses_1", caller="dana")
+SECRET = "ghp_" + "a1b2c3d4e5" * 3
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a command came to."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@dataclass
+class Sitting(Person):
+    """A person whose commands run in this process."""
+
+    say: Callable[[list[str]], Done] = field(kw_only=True)
+
+    def runs(self, *arguments: str, **_: Any) -> Any:
+        return self.say(self.command(*arguments)[3:])
+
+
+@pytest.fixture
+def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Sitting:
+    def say(arguments: list[str]) -> Done:
+        monkeypatch.setattr(sys, "argv", ["fingerpost", *arguments])
+        code = guarded(fingerpost)
+        said = capsys.readouterr()
+        return Done(code, said.out, said.err)
+
+    sitting = Sitting(tmp_path, say=say)
+    monkeypatch.chdir(tmp_path)
+    for name, value in sitting.environment.items():
+        monkeypatch.setenv(name, value)
+    return sitting
+
+
+def make_call(path: str = "a.txt", **more: Json) -> Call:
+    arguments: dict[str, Json] = {"path": path, **more}
+    return Call(
+        tool="files/delete",
+        server="files",
+        name="delete",
+        operation="files/delete",
+        arguments=arguments,
+        effect=Effect.DESTROY,
+        fingerprint=call_fingerprint("def", "files/delete", arguments),
+        definition_fingerprint="def",
+    )
+
+
+def asked(person: Person, *calls: Call, seconds: float = 3600.0) -> list[Pending]:
+    """Have these calls wait, as the call path does."""
+
+    async def ask() -> list[Pending]:
+        async with Store.open(f"sqlite:///{person.home}/store.db") as store:
+            settings = CallSettings(pending_seconds=seconds)
+            approvals = Approvals(store, events=store.journal, settings=settings)
+            return [await approvals.request(call, CONTEXT, ASK) for call in calls]
+
+    return anyio.run(ask)
+
+
+def spent(person: Person, call: Call, context: CallContext = CONTEXT) -> Permit | None:
+    async def spend() -> Permit | None:
+        async with Store.open(f"sqlite:///{person.home}/store.db") as store:
+            approvals = Approvals(store, events=MemorySink(), settings=CallSettings())
+            return await approvals.spend(call, context)
+
+    return anyio.run(spend)
+
+
+@proves("C6", "F49")
+def test_what_waits_is_listed_with_its_secrets_masked(person: Person) -> None:
+    assert "Nothing waits for you." in person.runs("approvals").stdout
+    (pending,) = asked(person, make_call("a.txt", token="hunter2hunter2", note=f"with {SECRET}"))
+    listed = person.runs("approvals")
+    assert listed.returncode == 0, listed.stderr
+    for words in ("1 call waiting", pending.pending_id, "files/delete", "destroy", "it deletes", "min"):
+        assert words in " ".join(listed.stdout.split()), words
+    for shown in (
+        listed,
+        person.runs("approvals", "--json"),
+        person.runs("approvals", "show", pending.pending_id),
+    ):
+        assert "a.txt" in shown.stdout
+        assert "redacted" in shown.stdout
+        assert SECRET not in shown.stdout
+        assert "hunter2" not in shown.stdout
+    (entry,) = person.reads("approvals")
+    assert (entry["pending_id"], entry["decision"]) == (pending.pending_id, "waiting")
+
+
+@proves("C6")
+def test_a_person_approves_once_and_the_trail_shows_who(person: Person) -> None:
+    call = make_call()
+    (pending,) = asked(person, call)
+    done = person.runs("approvals", "approve", pending.pending_id)
+    assert done.returncode == 0, done.stderr
+    assert f"files/delete is approved by {getuser()}" in done.stdout
+    again = person.runs("approvals", "approve", pending.pending_id)
+    assert again.returncode == 1
+    assert "Decided before" in again.stderr
+    assert spent(person, call) is not None
+    assert spent(person, call) is None
+    rows = person.reads("audit", "show")
+    decided = next(json.loads(row["payload"]) for row in rows if row["kind"] == "approval_decided")
+    assert getuser() in json.dumps(decided)
+    assert "cal_1" in json.dumps(decided)
+
+
+@proves("C6")
+def test_a_person_rejects_with_a_reason(person: Person) -> None:
+    call = make_call()
+    (pending,) = asked(person, call)
+    done = person.runs("approvals", "reject", pending.pending_id, "--reason", "use the staging project")
+    assert done.returncode == 0, done.stderr
+    shown = person.reads("approvals", "show", pending.pending_id)
+    assert (shown["decision"], shown["decision_reason"]) == ("rejected", "use the staging project")
+    assert (
+        "because:      use the staging project" in person.runs("approvals", "show", pending.pending_id).stdout
+    )
+    assert spent(person, call) is None
+
+
+def test_an_approval_for_the_conversation_covers_other_arguments_there(person: Person) -> None:
+    (pending,) = asked(person, make_call("a.txt"))
+    assert person.runs("approvals", "approve", pending.pending_id, "--for-conversation").returncode == 0
+    assert spent(person, make_call("b.txt")) is not None
+    assert spent(person, make_call("b.txt"), replace(CONTEXT, conversation="ses_2")) is None
+
+
+def test_what_is_unknown_or_too_late_is_said_plainly(person: Person) -> None:
+    (late,) = asked(person, make_call(), seconds=0.001)
+    for arguments in (("show", "apr_none"), ("approve", "apr_none"), ("reject", "apr_none")):
+        done = person.runs("approvals", *arguments)
+        assert done.returncode == 1
+        assert "apr_none" in done.stderr
+    done = person.runs("approvals", "approve", late.pending_id)
+    assert done.returncode == 1
+    assert "Too late" in done.stderr
+    assert spent(person, make_call()) is None
+
+
+@proves("C6", "F32")
+def test_two_people_deciding_at_the_same_time_get_one_decision(person: Person) -> None:
+    call = make_call()
+    (pending,) = asked(person, call)
+    running = [
+        subprocess.Popen(
+            person.command("approvals", word, pending.pending_id, "--json"),
+            cwd=person.home,
+            env=person.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for word in ("approve", "reject")
+    ]
+    heard = [json.loads(process.communicate(timeout=50)[0]) for process in running]
+    assert heard[0] == heard[1]
+    assert sorted(process.returncode for process in running) == [0, 1]
+    assert (spent(person, call) is not None) is (heard[0]["decision"] == Decision.APPROVED)
+
+
+@proves("C6")
+def test_a_person_edits_the_arguments_which_must_fit_the_schema_and_approves(person: Person) -> None:
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {"path": {"type": "string"}, "count": {"type": "integer"}},
+        "required": ["path"],
+    }
+    person.has("files", [tool("delete", "Delete a file.", inputSchema=schema)])
+    (pending,) = asked(person, make_call("a.txt", count=1))
+    wrong = Person.runs(person, "approvals", "edit", pending.pending_id, 'count:=["many"]')
+    assert wrong.returncode == 3, wrong.stdout
+    assert "count" in wrong.stderr
+    assert person.reads("approvals", "show", pending.pending_id)["decision"] == "waiting"
+    assert person.runs("approvals", "edit", pending.pending_id, "nonsense").returncode == 2
+    done = Person.runs(person, "approvals", "edit", pending.pending_id, "path=b.txt", "count:=2")
+    assert done.returncode == 0, done.stderr
+    shown = person.reads("approvals", "show", pending.pending_id)
+    assert shown["edited_arguments"] == {"path": "b.txt", "count": 2}
+    assert shown["decision"] == "approved"
+    assert spent(person, make_call("a.txt", count=1)) is None

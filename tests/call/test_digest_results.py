@@ -1,0 +1,135 @@
+"""The full result stays within reach: page by page, part by part, through the command too."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fingerpost.call.digest import Results, count_tokens, handle_of
+from fingerpost.call.digest.results import page_end
+from fingerpost.records import JsonObject
+from fingerpost.store import Store
+from tests.requirements import proves
+from tests.surfaces.conftest import Person
+
+PICTURE = bytes(range(256)) * 20
+RESULT: JsonObject = {
+    "content": [
+        {"type": "text", "text": "\n".join(f"line {number} of the whole" for number in range(600))},
+        {"type": "image", "data": base64.b64encode(PICTURE).decode(), "mimeType": "image/png"},
+    ]
+}
+
+
+def whole() -> str:
+    return "\n".join(f"line {number} of the whole" for number in range(600)) + "\n[image/png, 5 KB, part 2]"
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/store.db"
+
+
+@proves("D6", "F6")
+async def test_all_pages_together_are_the_whole_result(url: str) -> None:
+    async with Store.open(url) as store:
+        results = Results(store.cache)
+        handle = await results.keep("call_1", RESULT)
+        first = await results.page(handle, tokens=500)
+        assert first is not None
+        assert first.pages > 5
+        assert first.references == ("image/png, 5 KB, part 2",)
+        read = ""
+        for number in range(1, first.pages + 1):
+            page = await results.page(handle, page=number, tokens=500)
+            assert page is not None
+            assert page.tokens == count_tokens(page.text) <= 500
+            assert page.pages == first.pages
+            read += page.text
+        assert read == whole()
+        assert await results.page(handle, page=first.pages + 1, tokens=500) is None
+
+
+async def test_a_part_comes_back_byte_for_byte(url: str) -> None:
+    async with Store.open(url) as store:
+        results = Results(store.cache)
+        handle = await results.keep("call_1", RESULT)
+        assert await results.part(handle, 2) == ("image/png", PICTURE)
+        assert await results.part(handle, 3) is None
+        assert await results.part(handle, 0) is None
+
+
+async def test_an_unknown_or_expired_handle_finds_nothing(url: str) -> None:
+    async with Store.open(url) as store:
+        results = Results(store.cache, keep_seconds=0.01)
+        assert await results.page("res_nothing") is None
+        handle = await results.keep("call_1", RESULT)
+        await anyio.sleep(0.05)
+        assert await results.page(handle) is None
+        assert await results.part(handle, 1) is None
+
+
+async def test_an_empty_result_has_one_empty_page(url: str) -> None:
+    async with Store.open(url) as store:
+        results = Results(store.cache)
+        page = await results.page(await results.keep("call_1", {"content": []}))
+        assert page is not None
+        assert (page.text, page.page, page.pages) == ("", 1, 1)
+
+
+def test_the_same_call_has_the_same_handle_and_another_another() -> None:
+    assert handle_of("call_1") == handle_of("call_1") != handle_of("call_2")
+    assert len(handle_of("call_1")) == 17
+
+
+@given(st.text(max_size=400) | st.text(alphabet="ab \n", max_size=400), st.integers(50, 90))
+@settings(deadline=None, max_examples=60)
+def test_pages_cover_any_text_without_overlap(text: str, tokens: int) -> None:
+    start = 0
+    while start < len(text):
+        end = page_end(text, start, tokens)
+        assert end > start
+        assert count_tokens(text[start:end]) <= tokens
+        start = end
+
+
+def keep(person: Person) -> str:
+    async def work() -> str:
+        async with Store.open(f"sqlite:///{person.home}/store.db") as store:
+            return await Results(store.cache).keep("call_1", RESULT)
+
+    return anyio.run(work)
+
+
+@pytest.fixture
+def person(tmp_path: Path) -> Person:
+    return Person(tmp_path)
+
+
+@proves("D6", "H19")
+def test_the_command_shows_pages_and_writes_parts(person: Person) -> None:
+    handle = keep(person)
+    first = person.runs("result", handle, "--tokens", "300")
+    assert first.returncode == 0, first.stderr
+    assert first.stdout.startswith("line 0 of the whole\n")
+    assert f"next: fingerpost result {handle} --page 2" in first.stderr
+    second = person.reads("result", handle, "--tokens", "300", "--page", "2")
+    assert second["page"] == 2
+    assert second["text"].startswith("line ")
+    file = person.home / "picture.png"
+    assert person.runs("result", handle, "--part", "2", "--output", str(file)).returncode == 0
+    assert file.read_bytes() == PICTURE
+
+
+def test_the_command_says_so_when_there_is_nothing(person: Person) -> None:
+    missing = person.runs("result", "res_nothing")
+    assert missing.returncode == 1
+    assert "nothing found" in missing.stderr
+    assert person.runs("result", "res_nothing", "--part", "2").returncode == 2
+    assert json.dumps("Traceback") not in missing.stderr

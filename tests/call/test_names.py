@@ -1,0 +1,98 @@
+"""From the name a model wrote to the one tool it means."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fingerpost.call.names import NotFound, Resolved, operation_of, resolve
+from fingerpost.records import ToolCall
+from tests.call.cards import snapshot
+from tests.requirements import proves
+
+CONSOLIDATED = {
+    "name": "file_operations",
+    "inputSchema": {"type": "object", "properties": {"operation": {"enum": ["read_file", "write_file"]}}},
+}
+TOOLS = snapshot(
+    files=[{"name": "read_file"}, CONSOLIDATED, {"name": "ai.read"}],
+    web=[{"name": "search"}, {"name": "get-page"}],
+    shop=[{"name": "search"}],
+)
+
+
+def resolved(name: str, **arguments: str) -> Resolved:
+    found = resolve(ToolCall(name=name, arguments=arguments), TOOLS)
+    assert isinstance(found, Resolved), found
+    return found
+
+
+@proves("C2")
+@pytest.mark.parametrize(
+    ("written", "key"),
+    [
+        ("files/read_file", "files/read_file"),
+        ("files__read_file", "files/read_file"),
+        ("files.read_file", "files/read_file"),
+        ("files:read_file", "files/read_file"),
+        ("read_file", "files/read_file"),
+        ("functions.read_file", "files/read_file"),
+        ("mcp__files__read_file", "files/read_file"),
+        ("ReadFile", "files/read_file"),
+        ("get_page", "web/get-page"),
+        ("web/search", "web/search"),
+        ("ai.read", "files/ai.read"),
+        ("files/ai.read", "files/ai.read"),
+    ],
+)
+def test_the_ways_models_write_a_name_all_lead_to_the_tool(written: str, key: str) -> None:
+    assert resolved(written).card.key == key
+
+
+@proves("C2")
+@pytest.mark.parametrize(
+    "written",
+    [
+        "file_operations.read_file",
+        "files/file_operations.read_file",
+        "files__file_operations.read_file",
+        "files.file_operations.read_file",
+    ],
+)
+def test_a_dotted_name_is_a_tool_and_its_operation(written: str) -> None:
+    found = resolved(written, path="a.md")
+    assert found.card.key == "files/file_operations"
+    assert found.arguments == {"path": "a.md", "operation": "read_file"}
+    assert operation_of(found.card, found.arguments) == "files/file_operations.read_file"
+
+
+@proves("C2")
+def test_an_explicit_operation_is_kept() -> None:
+    found = resolved("file_operations.read_file", operation="write_file")
+    assert found.arguments == {"operation": "write_file"}
+
+
+@proves("C2")
+def test_a_dot_after_a_tool_without_operations_is_no_operation() -> None:
+    assert isinstance(resolve(ToolCall(name="read_file.fast", arguments={}), TOOLS), NotFound)
+    assert operation_of(resolved("read_file").card, {"operation": "x"}) == "files/read_file"
+
+
+@proves("C3")
+def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+    found = resolve(ToolCall(name="raed_fil", arguments={}), TOOLS)
+    assert isinstance(found, NotFound)
+    assert found.near[0] == "files/read_file"
+
+
+@proves("C3", "F20")
+def test_a_name_two_servers_share_is_answered_with_both() -> None:
+    found = resolve(ToolCall(name="search", arguments={}), TOOLS)
+    assert found == NotFound(name="search", near=("shop/search", "web/search"), ambiguous=True)
+
+
+@given(st.text(max_size=80))
+def test_no_name_makes_resolving_fail(name: str) -> None:
+    found = resolve(ToolCall(name=name, arguments={}), TOOLS)
+    assert isinstance(found, Resolved | NotFound)

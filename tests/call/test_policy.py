@@ -1,0 +1,357 @@
+"""Which calls run, which ask, which never happen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fingerpost.call.fingerprints import call_fingerprint
+from fingerpost.call.paths import Placement
+from fingerpost.call.policy import Policy, permit
+from fingerpost.records import Call, CallContext, Effect, Json, Ruling, Verdict
+from fingerpost.settings import RuleSettings
+from tests.requirements import proves
+
+STRICTNESS = [Verdict.ALLOW, Verdict.ASK, Verdict.DENY]
+
+
+def make_call(tool: str = "files/write_file", effect: Effect = Effect.WRITE, **changes: Any) -> Call:
+    server, _, name = tool.partition("/")
+    arguments: dict[str, Json] = changes.pop("arguments", {"path": "a.txt"})
+    given: dict[str, Any] = {"operation": tool, "fingerprint": call_fingerprint("def", tool, arguments)}
+    return Call(tool=tool, server=server, name=name, arguments=arguments, effect=effect, **(given | changes))
+
+
+def make_context(**changes: Any) -> CallContext:
+    return replace(CallContext(call_id="cal_1"), **changes)
+
+
+def rule(verdict: str, **conditions: Any) -> RuleSettings:
+    return RuleSettings.model_validate({"verdict": verdict, **conditions})
+
+
+def ruled(call: Call, *rules: RuleSettings, context: CallContext | None = None) -> Ruling:
+    return Policy(rules).decide(call, context or make_context(), Placement.NONE)
+
+
+@proves("C6")
+@pytest.mark.parametrize(
+    ("effect", "verdict"),
+    [(Effect.READ, Verdict.ALLOW), (Effect.WRITE, Verdict.ASK), (Effect.DESTROY, Verdict.ASK)],
+)
+def test_without_rules_what_reads_runs_and_everything_else_asks(effect: Effect, verdict: Verdict) -> None:
+    ruling = ruled(make_call(effect=effect))
+    assert ruling.verdict is verdict
+    assert ruling.rule == f"default for {effect}"
+    assert ruling.reason
+
+
+@proves("A5", "C6")
+def test_only_a_call_the_policy_allows_gets_a_permit_from_it() -> None:
+    call = make_call()
+    leave = permit(call, ruled(call, rule("allow")))
+    assert leave is not None
+    assert leave.call_fingerprint == call.fingerprint
+    assert leave.given_by == "policy: rule 1 in fingerpost.toml"
+    assert permit(call, ruled(call)) is None
+    assert permit(call, ruled(call, rule("deny"))) is None
+
+
+def test_the_first_rule_that_fits_decides_and_is_named() -> None:
+    rules = [
+        rule("deny", server="git*"),
+        rule("ask", tool="files/*", reason="files are precious"),
+        rule("allow", tool="write_file"),
+    ]
+    ruling = ruled(make_call(), *rules)
+    assert (ruling.verdict, ruling.reason, ruling.rule) == (
+        Verdict.ASK,
+        "files are precious",
+        "rule 2 in fingerpost.toml",
+    )
+    assert ruled(make_call(), *rules[::-1]).verdict is Verdict.ALLOW
+
+
+CONSOLIDATED = make_call("files/manage", operation="files/manage.delete")
+
+
+@pytest.mark.parametrize(
+    ("conditions", "fits"),
+    [
+        ({"server": "files"}, True),
+        ({"server": "fil*"}, True),
+        ({"server": "git"}, False),
+        ({"tool": "files/manage"}, True),
+        ({"tool": "manage"}, True),
+        ({"tool": "git/*"}, False),
+        ({"operation": "delete"}, True),
+        ({"operation": "manage.delete"}, True),
+        ({"operation": "files/manage.*"}, True),
+        ({"operation": "read"}, False),
+        ({"effect": "write"}, True),
+        ({"effect": "destroy"}, False),
+        ({"caller": "dana"}, True),
+        ({"caller": "k*"}, False),
+        ({"profile": "wor?"}, True),
+        ({"arguments": {"path": "*.txt"}}, True),
+        ({"arguments": {"path": "*.md"}}, False),
+        ({"arguments": {"absent": "*"}}, False),
+        ({"server": "files", "caller": "kim"}, False),
+    ],
+)
+@pytest.mark.parametrize("verdict", ["allow", "deny"])
+def test_a_rule_fits_when_all_its_conditions_hold(
+    conditions: dict[str, Any], fits: bool, verdict: str
+) -> None:
+    context = make_context(caller="dana", profile="work")
+    ruling = ruled(CONSOLIDATED, rule(verdict, **conditions), context=context)
+    assert (ruling.verdict.value == verdict) is fits
+
+
+NESTED: dict[str, Json] = {
+    "options": {"force": True, "depth": 3.0},
+    "files": [{"path": "a.txt"}, {"path": "b.txt"}],
+    "argv": ["rm", "-rf", "/"],
+    "dotted.name": "x",
+    "nothing": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "allowed", "denied"),
+    [
+        ("options.force", "true", True, True),
+        ("options.depth", "3", False, True),  # 3.0 is not spelt 3, but means it
+        ("files.path", "*.txt", True, True),
+        ("files.path", "a*", False, True),  # one of them
+        ("argv", "rm -rf*", False, True),  # a list is also one line
+        ("dotted.name", "x", True, True),
+        ("nothing", "*", False, True),  # null is no information
+        ("Options.FORCE", "true", False, True),
+        ("options.force.more", "*", False, False),
+    ],
+)
+def test_arguments_are_matched_by_dotted_name_all_of_them_to_allow_and_any_to_deny(
+    name: str, pattern: str, allowed: bool, denied: bool
+) -> None:
+    call = make_call(arguments=NESTED)
+    assert (ruled(call, rule("allow", arguments={name: pattern})).verdict is Verdict.ALLOW) is allowed
+    assert (ruled(call, rule("deny", arguments={name: pattern})).verdict is Verdict.DENY) is denied
+
+
+ODD_SPELLINGS = [
+    "/etc/passwd",
+    "/ETC/Passwd",
+    "/etc/passwd ",
+    "/etc/passwd.",
+    "//etc//passwd",
+    "/safe/../etc/passwd",
+    "/etc/./passwd",
+    "%2Fetc%2fpasswd",
+    "%252Fetc/passwd",
+    "／etc／passwd",
+    "/e\u200btc/passwd",
+    "\\etc\\passwd",
+    "file:///etc/passwd",
+    "FILE://localhost/etc/passwd",
+    "../../../../../../etc/passwd",
+    "..\\..\\etc\\passwd",
+    "/etc /passwd",
+]
+
+
+@proves("C6")
+@pytest.mark.parametrize("value", ODD_SPELLINGS)
+@pytest.mark.parametrize("verdict", ["deny", "ask"])
+def test_a_rule_that_asks_or_denies_is_not_dodged_by_odd_spelling(value: str, verdict: str) -> None:
+    call = make_call(arguments={"path": value})
+    ruling = ruled(call, rule(verdict, arguments={"path": "/etc/passwd"}), rule("allow"))
+    assert ruling.verdict.value == verdict
+
+
+@proves("C6")
+@pytest.mark.parametrize(
+    "value",
+    [
+        "/safe/../etc/passwd",
+        "/safe/%2e%2e/etc",
+        "/safe/．．/etc",
+        "/safe/..\\etc",
+        "/SAFE/x",
+        "/safe/.. /etc",
+    ],
+)
+def test_a_rule_that_allows_is_not_earned_by_odd_spelling(value: str) -> None:
+    safe = rule("allow", arguments={"path": "/safe/*"})
+    assert ruled(make_call(arguments={"path": "/safe/x"}), safe).verdict is Verdict.ALLOW
+    assert ruled(make_call(arguments={"path": value}), safe).verdict is Verdict.ASK
+
+
+def test_a_text_too_long_to_read_through_counts_against_the_call() -> None:
+    call = make_call(arguments={"path": "a" * 100_000})
+    assert ruled(call, rule("allow", arguments={"path": "*"})).verdict is Verdict.ASK
+    ruling = ruled(call, rule("deny", arguments={"path": "x"}), rule("allow"))
+    assert ruling.verdict is Verdict.DENY
+    assert "cannot be told" in ruling.reason
+
+
+@pytest.mark.parametrize("condition", [{"caller": "*"}, {"profile": "*"}])
+def test_somebody_without_a_name_is_nobody_a_rule_allows_but_everybody_includes_them(
+    condition: dict[str, str],
+) -> None:
+    assert ruled(make_call(), rule("allow", **condition)).verdict is Verdict.ASK
+    assert ruled(make_call(), rule("deny", **condition)).verdict is Verdict.DENY
+    named = dict.fromkeys(condition, "guest")
+    assert ruled(make_call(), rule("deny", **named)).verdict is Verdict.ASK
+
+
+def test_a_tool_without_operations_has_none_to_allow_but_can_be_denied_by_its_name() -> None:
+    assert ruled(make_call(), rule("allow", operation="*")).verdict is Verdict.ASK
+    assert ruled(make_call(), rule("deny", operation="write*")).verdict is Verdict.DENY
+
+
+@pytest.mark.parametrize(
+    ("placement", "allow_inside", "allow_outside", "deny_inside", "deny_outside"),
+    [
+        (Placement.INSIDE, True, False, True, False),
+        (Placement.OUTSIDE, False, True, False, True),
+        (Placement.UNCLEAR, False, False, True, True),
+        (Placement.NOWHERE, False, False, False, True),
+        (Placement.NONE, False, False, False, False),
+    ],
+)
+def test_where_paths_lie_counts_against_the_call_when_it_is_unclear(
+    placement: Placement, allow_inside: bool, allow_outside: bool, deny_inside: bool, deny_outside: bool
+) -> None:
+    def fits(verdict: str, paths: str) -> bool:
+        policy = Policy([rule(verdict, paths=paths)])
+        return policy.decide(make_call(), make_context(), placement).verdict.value == verdict
+
+    assert fits("allow", "inside") is allow_inside
+    assert fits("allow", "outside") is allow_outside
+    assert fits("deny", "inside") is deny_inside
+    assert fits("deny", "outside") is deny_outside
+
+
+def test_a_rule_that_only_may_fit_never_softens_a_later_one() -> None:
+    policy = Policy([rule("ask", paths="inside"), rule("deny", paths="outside"), rule("allow")])
+    assert policy.decide(make_call(), make_context(), Placement.UNCLEAR).verdict is Verdict.DENY
+    policy = Policy([rule("ask", paths="inside"), rule("allow")])
+    assert policy.decide(make_call(), make_context(), Placement.UNCLEAR).verdict is Verdict.ASK
+
+
+@proves("C6")
+async def test_judging_looks_at_the_disk_without_blocking_the_loop(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/")
+    policy = Policy([rule("allow", paths="inside"), rule("deny", paths="outside", reason="stay inside")])
+    context = make_context(working_directory=str(tmp_path))
+
+    async def verdict(path: str) -> Verdict:
+        return (await policy.judge(make_call(arguments={"path": path}), context)).verdict
+
+    assert await verdict("a.txt") is Verdict.ALLOW
+    assert await verdict("link/etc/passwd") is Verdict.DENY
+    assert await verdict("/etc/passwd") is Verdict.DENY
+    nowhere = await policy.judge(make_call(arguments={"path": "a.txt"}), make_context())
+    assert nowhere.verdict is Verdict.DENY
+    pathless = await policy.judge(make_call(arguments={"count": 3}), context)
+    assert pathless.rule == "default for write"
+
+
+# -- properties ---------------------------------------------------------------------------------------
+
+names = st.sampled_from(["files", "git", "web"])
+verdicts = st.sampled_from(["allow", "ask", "deny"])
+texts = st.sampled_from(["a.txt", "../a", "/etc/x", "true", "A.TXT", "%2e%2e/x", "", "x" * 70_000])
+patterns = st.sampled_from(["*", "*.txt", "/etc/*", "true", "a*", "?"])
+
+
+def maybe(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.none() | strategy
+
+
+rules = st.builds(
+    RuleSettings,
+    verdict=verdicts,
+    server=maybe(names | st.just("*")),
+    tool=maybe(st.sampled_from(["files/*", "write", "read", "*"])),
+    operation=maybe(st.sampled_from(["*", "delete"])),
+    effect=maybe(st.sampled_from(Effect)),
+    caller=maybe(st.sampled_from(["dana", "*"])),
+    profile=maybe(st.sampled_from(["work", "*"])),
+    arguments=st.dictionaries(st.sampled_from(["path", "o.x"]), patterns, max_size=2),
+    paths=maybe(st.sampled_from(["inside", "outside"])),
+)
+arguments: st.SearchStrategy[dict[str, Json]] = st.dictionaries(
+    st.sampled_from(["path", "o"]), texts | st.dictionaries(st.just("x"), texts), max_size=2
+)
+
+
+@st.composite
+def some_calls(draw: st.DrawFn) -> Call:
+    tool = f"{draw(names)}/{draw(st.sampled_from(['write', 'read']))}"
+    operation = tool + draw(st.sampled_from(["", ".delete"]))
+    return make_call(tool, draw(st.sampled_from(Effect)), arguments=draw(arguments), operation=operation)
+
+
+calls = some_calls()
+contexts = st.builds(
+    CallContext,
+    call_id=st.just("cal_1"),
+    caller=maybe(st.sampled_from(["dana", "kim"])),
+    profile=maybe(st.just("work")),
+)
+placements = st.sampled_from(Placement)
+
+
+def strictness(given: list[RuleSettings], call: Call, context: CallContext, placement: Placement) -> int:
+    return STRICTNESS.index(Policy(given).decide(call, context, placement).verdict)
+
+
+@given(st.lists(rules, max_size=6), calls, contexts, placements)
+def test_a_deny_for_everything_in_front_always_denies(
+    given: list[RuleSettings], call: Call, context: CallContext, placement: Placement
+) -> None:
+    assert strictness([rule("deny"), *given], call, context, placement) == 2
+
+
+@given(st.lists(rules, max_size=6), st.data(), calls, contexts, placements)
+def test_a_further_deny_anywhere_never_loosens_and_a_further_allow_never_tightens(
+    given: list[RuleSettings], data: st.DataObject, call: Call, context: CallContext, placement: Placement
+) -> None:
+    before = strictness(given, call, context, placement)
+    position = data.draw(st.integers(0, len(given)))
+    further = data.draw(rules)
+    after = strictness([*given[:position], further, *given[position:]], call, context, placement)
+    if further.verdict == "deny":
+        assert after >= before
+    if further.verdict == "allow":
+        assert after <= before
+
+
+@given(st.lists(rules, max_size=6), calls, contexts, placements)
+def test_rules_that_do_not_fit_alone_change_nothing_together(
+    given: list[RuleSettings], call: Call, context: CallContext, placement: Placement
+) -> None:
+    """The order of what does fit is all that counts."""
+    alone = [Policy([each]).decide(call, context, placement).rule.startswith("rule") for each in given]
+    fitting = [each for each, fits in zip(given, alone, strict=True) if fits]
+    assert strictness(given, call, context, placement) == strictness(fitting, call, context, placement)
+
+
+@given(st.lists(rules.filter(lambda each: each.verdict == "allow"), max_size=6), calls, contexts, placements)
+def test_nothing_is_allowed_for_want_of_information(
+    given: list[RuleSettings], call: Call, context: CallContext, placement: Placement
+) -> None:
+    known = strictness(given, call, context, placement)
+    poorer = replace(context, caller=None, profile=None)
+    assert strictness(given, call, poorer, placement) >= known
+    assert strictness(given, replace(call, arguments={}), context, placement) >= known
+    assert strictness(given, replace(call, operation=call.tool), context, placement) >= known
+    for vague in (Placement.NONE, Placement.UNCLEAR, Placement.NOWHERE):
+        assert strictness(given, call, context, vague) >= known

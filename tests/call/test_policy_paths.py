@@ -1,0 +1,278 @@
+"""Whether a call stays inside the working directory, tried on a real one full of links."""
+
+from __future__ import annotations
+
+import os
+import random
+import unicodedata
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fingerpost.call.paths import Placement, place
+from fingerpost.call.whereabouts import resolve
+from fingerpost.records import Json
+from tests.requirements import proves
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A working directory with links that stay, links that leave, and a neighbour with a similar name."""
+    inside = tmp_path / "work"
+    (inside / "sub" / "deep").mkdir(parents=True)
+    (inside / "a.txt").touch()
+    (tmp_path / "work-not").mkdir()
+    outside = tmp_path / "outside"
+    (outside / "dir").mkdir(parents=True)
+    (outside / "secret").touch()
+    for name, target in {
+        "in": "sub",
+        "far": "sub/deep",
+        "in-abs": str(inside / "sub"),
+        "out": "../outside",
+        "out-abs": str(outside),
+        "out-dir": "../outside/dir",
+        "out-file": "../outside/secret",
+        "out-new": "../outside/not-yet",
+        "up": "..",
+        "root": "/",
+        "loop": "loop",
+        "ping": "pong",
+        "pong": "ping",
+        "twice": "out/dir",
+        "self": "/proc/self/cwd",
+        "sub/deep/back": "../../..",
+        "sub/deep/home": "../../sub",
+    }.items():
+        (inside / name).symlink_to(target)
+    return inside
+
+
+# What a tool might do with a text before it opens the file. Each takes the folder and the text.
+def _as_it_is(folder: Path, text: str) -> str:
+    return text if text.startswith("/") else f"{folder}/{text}"
+
+
+def _tidied_first(folder: Path, text: str) -> str:
+    return os.path.normpath(_as_it_is(folder, text))
+
+
+def _decoded(folder: Path, text: str) -> str:
+    return _as_it_is(folder, unquote(text))
+
+
+def _decoded_twice(folder: Path, text: str) -> str:
+    return _as_it_is(folder, unquote(unquote(text)))
+
+
+def _with_windows_separators(folder: Path, text: str) -> str:
+    return _as_it_is(folder, text.replace("\\", "/"))
+
+
+def _trimmed(folder: Path, text: str) -> str:
+    return _as_it_is(folder, text.strip())
+
+
+def _normalised(folder: Path, text: str) -> str:
+    return _as_it_is(folder, unicodedata.normalize("NFKC", text))
+
+
+def _home_expanded(folder: Path, text: str) -> str:
+    return _as_it_is(folder, os.path.expanduser(text))  # noqa: PTH111 - as a tool would
+
+
+def _address_opened(folder: Path, text: str) -> str:
+    if not text.lower().startswith("file://"):
+        return _as_it_is(folder, text)
+    return unquote(text[7:].partition("?")[0])
+
+
+def _cut_at_zero(folder: Path, text: str) -> str:
+    return _as_it_is(folder, text.partition("\0")[0])
+
+
+TOOLS: list[Callable[[Path, str], str]] = [
+    _as_it_is,
+    _tidied_first,
+    _decoded,
+    _decoded_twice,
+    _with_windows_separators,
+    _trimmed,
+    _normalised,
+    _home_expanded,
+    _address_opened,
+    _cut_at_zero,
+]
+
+
+def escapes(folder: Path, text: str) -> bool:
+    """Whether some tool, given the text, would reach a file outside. Independent of the code under test."""
+    for tool in TOOLS:
+        target = tool(folder, text)
+        if "\0" in target:
+            continue
+        reached = os.path.realpath(target)
+        if reached != str(folder) and not reached.startswith(f"{folder}/"):
+            return True
+    return False
+
+
+SEGMENTS = [
+    "..", ".", "", "a.txt", "sub", "deep", "in", "in-abs", "far", "out", "out-dir", "out-file", "out-new",
+    "up", "root", "loop", "twice", "back", "home", "new", "work", "work-not", "...", " ..", "etc",
+]  # fmt: skip
+ENCODINGS: list[Callable[[str], str]] = [
+    str,
+    lambda text: quote(text, safe=""),
+    lambda text: text.replace(".", "%2e"),
+    lambda text: text.replace("/", "%2F"),
+    lambda text: text.replace("/", "%252f"),
+    lambda text: text.replace("/", "\\"),
+    lambda text: text.replace("/", "／"),
+    lambda text: text.replace(".", "．"),
+    lambda text: text.replace("..", "‥"),
+    lambda text: f" {text}\n",
+    lambda text: f"{text}\0.txt",
+    lambda text: text.upper(),
+]
+
+
+def tries(folder: Path) -> list[str]:
+    """Thousands of texts: beginnings, three segments, and ways to encode them."""
+    beginnings = [
+        "",
+        "/",
+        "./",
+        "~/",
+        "sub/deep/",
+        f"{folder}/",
+        f"file://{folder}/",
+        f"{folder.parent}/work",
+    ]
+    made = (start + "/".join(parts) for start, *parts in product(beginnings, SEGMENTS, SEGMENTS, SEGMENTS))
+    chosen = random.Random(7).sample(list(made), 1200)
+    return [encode(text) for text, encode in product(chosen, ENCODINGS) if random.Random(text).random() < 0.4]
+
+
+@proves("C6")
+def test_of_thousands_of_tries_to_escape_none_is_judged_inside(folder: Path) -> None:
+    texts = tries(folder)
+    assert len(texts) > 5000
+    leading_out = {text for text in texts if escapes(folder, text)}
+    judged = {text: place({"path": text}, str(folder)) for text in dict.fromkeys(texts)}
+    inside = {text for text, placement in judged.items() if placement is Placement.INSIDE}
+    assert inside & leading_out == set()
+    # The judge is not simply afraid of everything, nor are the tries harmless.
+    assert len(leading_out) > 2000
+    assert len(inside) > 100
+    # What leads out is never taken for a call about nothing, in any parameter.
+    assert not [text for text in leading_out if judged[text] is Placement.NONE]
+
+
+@proves("C6")
+def test_a_try_in_a_parameter_without_a_telling_name_is_not_judged_inside_either(folder: Path) -> None:
+    leading_out = [text for text in tries(folder)[::3] if escapes(folder, text)]
+    assert len(leading_out) > 500
+    for text in leading_out:
+        for hidden in ({"target": text}, {"deep": [{"x": [text]}]}, {"files": {text: "content"}}):
+            assert place({"path": "a.txt", **hidden}, str(folder)) is not Placement.INSIDE, (text, hidden)
+
+
+@given(st.text(max_size=30), st.sampled_from(["path", "x"]))
+def test_no_text_makes_the_judge_fail(text: str, name: str) -> None:
+    assert place({name: text}, "/tmp") in Placement
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a.txt", "./a.txt", "new/file.txt", ".", "sub/../a.txt", "in/deep", "in-abs/x", "sub/deep/home/x",
+     "sub/deep/../../a.txt", "résumé.txt", "two words.txt", "a..b", ".hidden", "100%.txt"],
+)  # fmt: skip
+def test_an_ordinary_path_inside_is_judged_inside(folder: Path, text: str) -> None:
+    for spelt in (text, f"{folder}/{text}", f"file://{folder}/{quote(text)}"):
+        assert place({"path": spelt}, str(folder)) is Placement.INSIDE, spelt
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["../x", "/etc/passwd", "out/secret", "out-file", "out-new", "root/etc", "up/outside", "twice",
+     "sub/deep/back/outside", "sub/../../x", "~/x", "C:\\x", "file:///etc/passwd", "FILE://localhost/etc",
+     "file://server/share", "\\\\server\\share", "//server/share", "https://example.org/x", "s3://bucket/x"],
+)  # fmt: skip
+def test_a_plain_path_outside_is_judged_outside(folder: Path, text: str) -> None:
+    assert place({"path": text}, str(folder)) in (Placement.OUTSIDE, Placement.UNCLEAR)
+    if "\\" not in text:
+        assert place({"path": text}, str(folder)) is Placement.OUTSIDE
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["far/../out-file", "loop", "ping/x",
+      "self/x", "/proc/self/cwd/a.txt", "/dev/fd/3", "a\0b", "~nobody-by-this-name/x",
+     "$HOME/x", "${TMPDIR}", "%APPDATA%\\x", "*/secret", "a.txt,../x", "a.txt\nout-file", "--file=/etc/x",
+     "..%2f..%2fetc", "a" * 40_000, "\udcff\ud800"],
+)  # fmt: skip
+def test_what_nobody_can_follow_is_unclear(folder: Path, text: str) -> None:
+    assert place({"path": text}, str(folder)) is Placement.UNCLEAR
+
+
+@pytest.mark.parametrize(
+    ("arguments", "placement"),
+    [
+        ({"city": "Oslo", "count": 3}, Placement.NONE),
+        ({"path": ""}, Placement.NONE),
+        ({"path": None}, Placement.NONE),
+        ({"repo": "owner/name", "url": "https://example.org/a/b"}, Placement.NONE),
+        ({"outputDir": "sub"}, Placement.INSIDE),
+        ({"file_name": "a.txt"}, Placement.INSIDE),
+        ({"file2": "a.txt"}, Placement.INSIDE),
+        ({"file_type": "pdf"}, Placement.NONE),
+        ({"source": "./a.txt", "destination": "sub/b.txt"}, Placement.INSIDE),
+        ({"source": "./a.txt", "destination": "/tmp/b.txt"}, Placement.OUTSIDE),
+        ({"paths": ["a.txt", "sub/b"]}, Placement.INSIDE),
+        ({"paths": ["a.txt", "../b"]}, Placement.OUTSIDE),
+        ({"options": {"root": "/srv"}}, Placement.OUTSIDE),
+        ({"path": "a.txt", "name": "out-file"}, Placement.UNCLEAR),
+        ({"path": "a.txt", "content": "See /etc/passwd and ../x\n// done"}, Placement.INSIDE),
+        ({"path": "a.txt", "content": "/etc/passwd"}, Placement.UNCLEAR),
+        ({"path": "a.py", "edits": [{"oldText": "// a", "newText": "/* b */"}]}, Placement.INSIDE),
+        ({"content": "./a.txt"}, Placement.NONE),
+        ({"cwd": "sub", "command": "rm -rf *"}, Placement.UNCLEAR),
+        ({"command": "cat /etc/passwd"}, Placement.UNCLEAR),
+        ({"command": "ls"}, Placement.NONE),
+        ({"files": {"a.txt": "x", "../b": "y"}}, Placement.OUTSIDE),
+        ({"files": {"out-file": "y"}, "path": "a.txt"}, Placement.UNCLEAR),
+        ({"path": "a.txt", "many": ["x"] * 3000}, Placement.UNCLEAR),
+    ],
+)
+def test_which_arguments_are_paths_is_judged_by_name_and_value(
+    folder: Path, arguments: dict[str, Json], placement: Placement
+) -> None:
+    assert place(arguments, str(folder)) is placement
+
+
+def test_without_a_working_directory_no_path_is_anywhere(folder: Path) -> None:
+    for nowhere in (None, "", "relative/dir"):
+        assert place({"path": "a.txt"}, nowhere) is Placement.NOWHERE
+        assert place({"x": "/etc"}, nowhere) is Placement.NOWHERE
+        assert place({"city": "Oslo"}, nowhere) is Placement.NONE
+
+
+def test_a_working_directory_that_is_itself_a_link_is_where_it_leads(folder: Path) -> None:
+    link = folder.parent / "via"
+    link.symlink_to(folder)
+    for path in ("a.txt", f"{link}/a.txt", f"{folder}/a.txt"):
+        assert place({"path": path}, str(link)) is Placement.INSIDE
+    assert place({"path": f"{link}-not/a"}, str(link)) is Placement.OUTSIDE
+    assert place({"path": "/etc"}, "/") is Placement.INSIDE
+
+
+@given(st.lists(st.sampled_from([*SEGMENTS, "x"]), max_size=8))
+def test_where_links_can_be_followed_the_system_agrees(parts: list[str]) -> None:
+    path = "/" + "/".join(parts)
+    assert resolve(path) in (None, os.path.realpath(path).replace("//", "/"))

@@ -1,0 +1,132 @@
+"""kill -9 between approval, call and result: nothing runs twice silently, and the outcome reads unknown."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fingerpost import Router, Settings
+from fingerpost.records import CallContext, ErrorKind, ServerSpec, new_id
+from tests.requirements import proves
+
+DATABASE = "sqlite:///{folder}/s.db"
+
+SERVER = """
+import json, sys, time
+from pathlib import Path
+mode, marks = sys.argv[1], Path(sys.argv[2])
+TOOL = {"name": "write_note", "description": "Write one note.", "inputSchema": {"type": "object"}}
+for line in sys.stdin:
+    request = json.loads(line)
+    if "id" not in request:
+        continue
+    method = request["method"]
+    if method == "initialize":
+        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "n", "version": "1"}}
+    elif method == "tools/list":
+        result = {"tools": [TOOL]}
+    elif method == "tools/call":
+        with marks.open("a") as file:
+            file.write("ran\\n")
+        if mode == "silent":
+            time.sleep(3600)
+        result = {"content": [{"type": "text", "text": "done"}]}
+    else:
+        sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": request["id"],
+                                     "error": {"code": -32601, "message": "no"}}) + "\\n")
+        sys.stdout.flush()
+        continue
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}) + "\\n")
+    sys.stdout.flush()
+"""
+
+VICTIM = """
+import sys, anyio
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from tests.call.test_sudden_death import router_for
+from fingerpost.records import CallContext, Decision, new_id
+
+async def main():
+    folder, stop = Path(sys.argv[1]), sys.argv[2]
+    async with router_for(folder, "silent") as router:
+        await router.connect()
+        asked = await router.call("notes/write_note", {{"text": "x"}})
+        print(asked.pending_id, flush=True)
+        if stop == "asked":
+            await anyio.sleep(3600)
+        await router.calls.decide(asked.pending_id, Decision.APPROVED, by="dana")
+        print("approved", flush=True)
+        if stop == "approved":
+            await anyio.sleep(3600)
+        await router.calls.resume(asked.pending_id, CallContext(call_id=new_id("cal")))
+
+anyio.run(main)
+"""
+
+
+def router_for(folder: Path, mode: str) -> Router:
+    script = folder / "server.py"
+    script.write_text(SERVER, encoding="utf-8")
+    notes = ServerSpec(
+        name="notes",
+        transport="stdio",
+        command=sys.executable,
+        args=(str(script), mode, str(folder / "marks.txt")),
+    )
+    settings = Settings.model_validate({"store": {"url": DATABASE.format(folder=folder)}})
+    return Router([notes], settings=settings)
+
+
+def runs(folder: Path) -> int:
+    marks = folder / "marks.txt"
+    return len(marks.read_text(encoding="utf-8").splitlines()) if marks.exists() else 0
+
+
+def killed_at(folder: Path, moment: str) -> str:
+    """Start the victim, kill it at this moment, and return the id of the call that waited."""
+    root = str(Path(__file__).parents[2])
+    with subprocess.Popen(
+        [sys.executable, "-c", VICTIM.format(root=root), str(folder), moment],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as victim:
+        assert victim.stdout is not None
+        pending = victim.stdout.readline().strip()
+        if moment != "asked":
+            assert victim.stdout.readline().strip() == "approved"
+        if moment == "called":
+            give_up = time.monotonic() + 30
+            while runs(folder) == 0 and time.monotonic() < give_up:
+                time.sleep(0.02)
+        victim.send_signal(signal.SIGKILL)
+    assert pending
+    return pending
+
+
+@proves("F35", "F1")
+@pytest.mark.parametrize(
+    ("moment", "error", "runs_before", "runs_after"),
+    [
+        ("asked", ErrorKind.AUTHORIZATION_REQUIRED, 0, 0),
+        ("approved", None, 0, 1),
+        ("called", ErrorKind.UNKNOWN, 1, 1),
+    ],
+)
+async def test_after_a_sudden_death_nothing_runs_twice_silently(
+    tmp_path: Path, moment: str, error: ErrorKind | None, runs_before: int, runs_after: int
+) -> None:
+    pending = killed_at(tmp_path, moment)
+    assert runs(tmp_path) == runs_before
+    async with router_for(tmp_path, "answering") as router:
+        await router.connect()
+        outcome = await router.calls.resume(pending, CallContext(call_id=new_id("cal")))
+        assert outcome.error == error, json.dumps(outcome.content)
+        assert runs(tmp_path) == runs_after
