@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from statistics import median
+from typing import Any
 
 import anyio
 from rich.console import Console
@@ -14,11 +15,12 @@ from rich.table import Table
 from fingerpost import Router, Settings
 from fingerpost.call.arguments import prepare
 from fingerpost.call.digest import digest
+from fingerpost.call.execution import Runner
 from fingerpost.call.fingerprints import call_fingerprint
 from fingerpost.call.names import Resolved, resolve
 from fingerpost.call.policy import Policy
-from fingerpost.events import CallReceived, encode
-from fingerpost.records import Call, CallContext, Effect, ToolCall
+from fingerpost.events import CallReceived, Event, MemorySink, encode
+from fingerpost.records import Call, CallContext, Effect, JsonObject, Permit, ToolCall
 from fingerpost.testing import tool_server
 
 ROUNDS = 400
@@ -41,6 +43,29 @@ TOOL = {
 GOOD = {"query": "opening hours", "limit": 3}
 BROKEN = {"Query": "opening hours", "limit": "3", "sort": "NEW"}
 RESULT = {"content": [{"type": "text", "text": "The library opens at nine and closes at eight. " * 8}]}
+
+
+class ImmediateDoor:
+    """A server that costs nothing."""
+
+    async def ensure(self, name: str, *, timeout: float) -> None:
+        return None
+
+    async def call(
+        self,
+        name: str,
+        tool: str,
+        arguments: JsonObject,
+        *,
+        timeout: float,
+        on_progress: Any = None,
+        meta: Any = None,
+    ) -> JsonObject:
+        return RESULT
+
+
+async def nowhere(*_: Event) -> None:
+    return None
 
 
 def microseconds(work: Callable[[], object]) -> float:
@@ -84,14 +109,26 @@ async def measure() -> None:
             )  # fmt: skip
             context = CallContext(call_id="cal_bench")
             policy = Policy(())
+            leave = Permit(call_fingerprint=call.fingerprint, given_by="benchmark")
+            runner = Runner(
+                ImmediateDoor(),
+                settings=settings.call,
+                flags=settings.flags,
+                events=MemorySink(),
+                journal=nowhere,
+            )
             steps = {
                 "name": microseconds(lambda: resolve(wish, router.tools)),
                 "arguments (valid)": microseconds(lambda: prepare(card, GOOD)),
                 "arguments (three repairs)": microseconds(lambda: prepare(card, BROKEN)),
                 "fingerprint": microseconds(lambda: call_fingerprint(card.fingerprint, card.key, GOOD)),
                 "policy": await waited(lambda: policy.judge(call, context)),
+                "execution (a door that answers at once)": await waited(
+                    lambda: runner.run(call, leave, context, latency=card.intelligence.latency)
+                ),
                 "digest": microseconds(lambda: digest(RESULT, card, budget=4000)),
-                "one event, encoded": microseconds(
+                "seven events, made and encoded": 7
+                * microseconds(
                     lambda: encode(CallReceived(call_id="c", packet_id="c", name="n", arguments=GOOD))
                 ),
             }
@@ -108,6 +145,12 @@ def show(steps: dict[str, float], direct: float, through: float, repaired: float
     added = through - direct
     for name, value in steps.items():
         table.add_row(name, f"{value:.0f}", f"{value / added:.0%}")
+    named = sum(value for name, value in steps.items() if "repairs" not in name)
+    table.add_row(
+        "the rest: writing to the store, progress, task groups",
+        f"{added - named:.0f}",
+        f"{1 - named / added:.0%}",
+    )
     table.add_section()
     table.add_row("an in-process server, called directly", f"{direct:.0f}", "")
     table.add_row("the same through the whole path", f"{through:.0f}", "")

@@ -265,6 +265,12 @@ async def test_a_long_result_is_cut_to_what_fits_and_the_rest_can_be_had(tmp_pat
         assert page is not None
         assert "of the note" in page.text
         assert page.pages > 10
+        more = await here.router.call("read_result", {"handle": outcome.digest.handle, "page": "2"})
+        assert more.content == page.text
+        nothing = await here.router.call("read_result", {"handle": "res_nothing"})
+        assert nothing.error is ErrorKind.EXECUTION_FAILED
+        wrong = await here.router.call("read_result", {"page": -1})
+        assert wrong.error is ErrorKind.INVALID_PARAMETERS
 
 
 @proves("F49")

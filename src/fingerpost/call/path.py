@@ -16,6 +16,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
+from fingerpost.call import reread
 from fingerpost.call.approvals import Approvals
 from fingerpost.call.arguments import prepare, translate
 from fingerpost.call.digest import Results, budget_for, digest, handle_of
@@ -124,6 +125,8 @@ class CallPath:
         return Job(server, effect, lambda: self.call(wish, context))
 
     async def _go(self, wish: ToolCall, context: CallContext, endings: Endings) -> Outcome:
+        if wish.name == reread.NAME and self._catalog.snapshot.find(reread.NAME) is None:
+            return await reread.read_result(self.results, wish, context)
         ready = self._prepare(wish, context, endings)
         if isinstance(ready, Outcome):
             return ready
