@@ -19,7 +19,13 @@ from fingerpost.servers.lifeline import Pace
 from fingerpost.servers.ring import LineSplitter, LineTooLong, Ring
 from fingerpost.servers.schemas import schema_fault
 from fingerpost.servers.sse import EventReader, EventTooLarge
-from fingerpost.servers.wire import TooLongInteger, Unreadable, answered_by, parse_message
+from fingerpost.servers.wire import (
+    MOST_VALUES,
+    TooLongInteger,
+    Unreadable,
+    answered_by,
+    parse_message,
+)
 from fingerpost.settings.model import LimitSettings
 from tests.requirements import proves
 
@@ -289,3 +295,10 @@ def test_a_printed_spec_holds_no_secret():
     spec = Server.http("a", "https://example.org/mcp", headers={"Authorization": "Bearer abcdefgh12345678"})
     assert "abcdefgh" not in repr(spec)
     assert "hunter2" not in repr(Server.stdio("b", ["x"], env={"PASSWORD": "hunter2"}))
+
+
+@proves("F6")
+def test_a_reply_of_millions_of_tiny_values_is_refused_before_it_is_read():
+    many = b"[" + b"[]," * MOST_VALUES + b"1]"
+    with pytest.raises(Unreadable, match="holds more than 5,000,000 values"):
+        parse_message(b'{"jsonrpc": "2.0", "id": 1, "result": {"x": ' + many + b"}}")

@@ -39,13 +39,13 @@ class Endings:
             else f"there is no tool {self.wish.name!r}; near are"
         )
         content = f"{found}: {', '.join(near)}" if near else f"there is no tool {self.wish.name!r}"
-        return self._failure(self.wish.name, ErrorKind.TOOL_NOT_FOUND, content, near=near)
+        return self.failure(self.wish.name, ErrorKind.TOOL_NOT_FOUND, content, near=near)
 
     def invalid(
         self, tool: str, errors: tuple[ParameterError, ...], repairs: tuple[Repair, ...], signature: str
     ) -> Outcome:
         content = "; ".join(error.message for error in errors) + f". The tool takes: {signature}"
-        return self._failure(
+        return self.failure(
             tool,
             ErrorKind.INVALID_PARAMETERS,
             content,
@@ -56,11 +56,11 @@ class Endings:
 
     def denied(self, call: Call, ruling: Ruling) -> Outcome:
         content = f"{call.tool} is not allowed: {ruling.reason}"
-        return self._failure(call.tool, ErrorKind.DENIED, content, repairs=call.repairs, detail=ruling.rule)
+        return self.failure(call.tool, ErrorKind.DENIED, content, repairs=call.repairs, detail=ruling.rule)
 
     def waiting(self, call: Call, pending: Pending) -> Outcome:
         content = f"{call.tool} waits for a person's approval as {pending.pending_id}: {pending.reason}"
-        return self._failure(
+        return self.failure(
             call.tool,
             ErrorKind.AUTHORIZATION_REQUIRED,
             content,
@@ -73,7 +73,7 @@ class Endings:
         """What became of a waiting call that was not approved."""
         if pending.decision is Decision.WAITING:
             content = f"{pending.tool} still waits for a person's approval: {pending.reason}"
-            return self._failure(
+            return self.failure(
                 pending.tool, ErrorKind.AUTHORIZATION_REQUIRED, content, pending_id=pending.pending_id
             )
         if pending.decision is Decision.EXPIRED:
@@ -81,12 +81,12 @@ class Endings:
         else:
             why = f": {pending.decision_reason}" if pending.decision_reason else ""
             content = f"{pending.tool} was cancelled by {pending.decided_by or 'a person'}{why}"
-        return self._failure(pending.tool, ErrorKind.CANCELLED, content)
+        return self.failure(pending.tool, ErrorKind.CANCELLED, content)
 
     def unknown(self, pending: Pending) -> Outcome:
         """It was approved and begun, and the process died under it."""
         content = f"{pending.tool} was begun and never answered; whether it took effect is unknown"
-        return self._failure(pending.tool, ErrorKind.UNKNOWN, content)
+        return self.failure(pending.tool, ErrorKind.UNKNOWN, content)
 
     def dry_run(self, call: Call, ruling: Ruling) -> Outcome:
         arguments = json.dumps(call.arguments, ensure_ascii=False, default=dict)
@@ -110,7 +110,7 @@ class Endings:
 
     def failed(self, execution: Execution, asked: Call) -> Outcome:
         error = execution.error or ErrorKind.EXECUTION_FAILED
-        return self._failure(
+        return self.failure(
             asked.tool,
             error,
             execution.detail or f"{asked.tool} failed",
@@ -141,7 +141,7 @@ class Endings:
             metadata=metadata,
         )
 
-    def _failure(
+    def failure(
         self,
         tool: str,
         error: ErrorKind,

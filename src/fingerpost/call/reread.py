@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from fingerpost.call.digest import Page, Results
-from fingerpost.call.guidance import advice
+from fingerpost.call.outcomes import Endings
 from fingerpost.records import CallContext, ErrorKind, Json, JsonObject, Outcome, ToolCall
 
 NAME: Final = "read_result"
@@ -32,15 +32,16 @@ SIGNATURE: Final = "read_result(handle: string, page?: integer = 1)"
 
 async def read_result(results: Results, wish: ToolCall, context: CallContext) -> Outcome:
     """One page of a kept result, or why there is none."""
+    endings = Endings(wish, context)
     handle, page = wish.arguments.get("handle"), wish.arguments.get("page", 1)
     number = int(page) if isinstance(page, int | str) and str(page).strip().isdigit() else 0
     if not isinstance(handle, str) or number < 1:
-        return _failure(wish, context, ErrorKind.INVALID_PARAMETERS, f"it takes {SIGNATURE}")
+        content = f"it takes {SIGNATURE}"
+        return endings.failure(NAME, ErrorKind.INVALID_PARAMETERS, content, signature=SIGNATURE)
     found = await results.page(handle, page=number)
     if found is None:
-        return _failure(
-            wish, context, ErrorKind.EXECUTION_FAILED, f"nothing is kept under {handle} at page {number}"
-        )
+        content = f"nothing is kept under {handle} at page {number}"
+        return endings.failure(NAME, ErrorKind.EXECUTION_FAILED, content)
     return _answer(wish, context, found)
 
 
@@ -52,19 +53,5 @@ def _answer(wish: ToolCall, context: CallContext, found: Page) -> Outcome:
         success=True,
         content=found.text,
         reference=wish.reference,
-        metadata=metadata,
-    )
-
-
-def _failure(wish: ToolCall, context: CallContext, error: ErrorKind, content: str) -> Outcome:
-    metadata: dict[str, Json] = {"error_type": error}
-    return Outcome(
-        call_id=context.call_id,
-        tool=NAME,
-        success=False,
-        content=content,
-        reference=wish.reference,
-        error=error,
-        advice=advice(error, signature=SIGNATURE),
         metadata=metadata,
     )
