@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from fingerpost import Router, Settings
@@ -340,6 +342,28 @@ async def test_a_long_call_goes_on_in_the_background_and_is_fetched_or_called_of
         await anyio.sleep(0.05)
         assert await background.cancel(endless)
         assert background.poll(endless).state == "cancelled"
+
+
+@proves("F37", "F38")
+async def test_while_the_store_is_locked_nothing_that_writes_runs(tmp_path: Path) -> None:
+    async with house(tmp_path) as here:
+        locker = await anyio.to_thread.run_sync(_locked, tmp_path / "s.db")
+        try:
+            with anyio.fail_after(50):
+                outcome = await here.router.call("write_note", {"path": "a", "text": "b"})
+        finally:
+            await anyio.to_thread.run_sync(locker.close)
+        assert outcome.error is ErrorKind.UNAVAILABLE
+        assert "s.db" in outcome.content
+        assert here.notes.calls == []
+        again = await here.router.call("write_note", {"path": "a", "text": "b"})
+        assert again.error is ErrorKind.AUTHORIZATION_REQUIRED  # the store works again
+
+
+def _locked(database: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(database, isolation_level=None, check_same_thread=False)
+    connection.execute("BEGIN EXCLUSIVE")
+    return connection
 
 
 @proves("D12")

@@ -27,7 +27,7 @@ from fingerpost.call.outcomes import Endings
 from fingerpost.call.policy import Policy, permit
 from fingerpost.call.progress import Progress
 from fingerpost.catalog import Catalog
-from fingerpost.errors import CallError
+from fingerpost.errors import CallError, StoreError
 from fingerpost.events import (
     AttemptFinished,
     AttemptStarted,
@@ -46,6 +46,7 @@ from fingerpost.records import (
     Decision,
     Digest,
     Effect,
+    ErrorKind,
     Execution,
     JsonObject,
     LatencyProfile,
@@ -106,6 +107,8 @@ class CallPath:
                    conversation=context.conversation, dry_run=context.dry_run)  # fmt: skip
         try:
             outcome = await self._go(wish, context, endings)
+        except StoreError as error:  # nothing that needs a record runs without one
+            outcome = endings.failure(wish.name, ErrorKind.UNAVAILABLE, str(error), hint=error.hint or "")
         finally:
             self._running.discard(context.call_id)
         milliseconds = (time.monotonic() - began) * 1000
