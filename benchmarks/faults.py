@@ -105,7 +105,8 @@ def run() -> None:
         )
     console = Console()
     console.print(table)
-    console.print(f"survived {sum(trial.survived for trial in trials)} of {len(trials)}")
+    faulty = [trial for trial in trials if trial.row]  # row 0 behaves: the control
+    console.print(f"survived {sum(trial.survived for trial in faulty)} of {len(faulty)} faults")
 
 
 if __name__ == "__main__":

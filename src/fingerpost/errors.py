@@ -6,7 +6,7 @@
     ├── ServerError              a tool server:   ServerUnavailable, ServerReplyInvalid,
     │                                             ToolTimeout, ToolFailed
     ├── CallError                the call itself: UnknownServer, UnknownTool
-    └── LimitReached             a bound we set:  ResponseTooLarge, ListTooLong
+    └── LimitReached             a bound we set:  ResponseTooLarge
 
 "Not needed", "not confident" and "needs approval" are outcomes, not errors.
 Each error carries a `hint`: the next step for the person who reads it.
@@ -92,7 +92,3 @@ class LimitReached(FingerpostError):
 
 class ResponseTooLarge(LimitReached):
     """A server sent more bytes than we are willing to hold."""
-
-
-class ListTooLong(LimitReached):
-    """A server's list has more pages or entries than we are willing to read."""

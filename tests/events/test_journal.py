@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.events import (
+    AttemptFinished,
+    AttemptStarted,
     Event,
     ExecutionStatusChanged,
     IntentDetected,
@@ -22,8 +24,10 @@ from fingerpost.events import (
     decode,
     encode,
     rebuild,
+    unfinished_attempts,
 )
 from fingerpost.records import (
+    Attempt,
     ExecutionStatus,
     Intent,
     Packet,
@@ -33,6 +37,7 @@ from fingerpost.records import (
     ServerState,
     SystemTask,
     ToolResult,
+    utc_now,
 )
 from tests.events.strategies import allowed, packet_events
 from tests.requirements import proves
@@ -158,3 +163,19 @@ def test_the_next_task_is_part_of_the_packet() -> None:
 
 def test_a_journal_without_a_beginning_gives_no_packet() -> None:
     assert rebuild([TaskScheduled(packet_id="pkt_9", state=PacketState.FAILED)]) is None
+
+
+def begun(number: int) -> AttemptStarted:
+    return AttemptStarted(call_id="cal_1", tool="t", number=number, call_fingerprint="f", permit="p")
+
+
+def ended(number: int) -> AttemptFinished:
+    attempt = Attempt(tool="t", number=number, began=utc_now(), milliseconds=1)
+    return AttemptFinished(call_id="cal_1", attempt=attempt)
+
+
+@proves("F35")
+def test_an_attempt_that_began_again_under_the_same_number_and_never_ended_is_told() -> None:
+    assert unfinished_attempts([begun(1), ended(1), begun(2), ended(2)]) == []
+    again = begun(1)
+    assert unfinished_attempts([begun(1), ended(1), again]) == [again]

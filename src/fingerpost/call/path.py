@@ -29,8 +29,6 @@ from fingerpost.call.progress import Progress
 from fingerpost.catalog import Catalog
 from fingerpost.errors import CallError, StoreError
 from fingerpost.events import (
-    AttemptFinished,
-    AttemptStarted,
     CallEvent,
     CallFinished,
     CallPrepared,
@@ -39,6 +37,7 @@ from fingerpost.events import (
     CallRuled,
     EventSink,
     ResultDigested,
+    unfinished_attempts,
 )
 from fingerpost.records import (
     Call,
@@ -233,14 +232,9 @@ class CallPath:
         recorded = await self._store.journal.events(
             packet_id=context.packet_id or context.call_id, kinds=("attempt_started", "attempt_finished")
         )
-        open_attempts: set[tuple[str, int]] = set()
-        for entry in recorded:
-            event = entry.event
-            if isinstance(event, AttemptStarted) and event.call_id == context.call_id:
-                open_attempts.add((event.tool, event.number))
-            elif isinstance(event, AttemptFinished) and event.call_id == context.call_id:
-                open_attempts.discard((event.attempt.tool, event.attempt.number))
-        return bool(open_attempts) and context.call_id not in self._running
+        lost = unfinished_attempts(entry.event for entry in recorded)
+        ours = any(attempt.call_id == context.call_id for attempt in lost)
+        return ours and context.call_id not in self._running
 
     # -- execution ----------------------------------------------------------------------------------
 

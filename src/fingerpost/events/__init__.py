@@ -26,7 +26,7 @@ from fingerpost.events.house import (
     ToolDropped,
     ToolQuarantined,
 )
-from fingerpost.events.journal import rebuild
+from fingerpost.events.journal import rebuild, unfinished_attempts
 from fingerpost.events.packet import (
     ExecutionStatusChanged,
     IntentDetected,
@@ -82,4 +82,5 @@ __all__ = [
     "decode",
     "encode",
     "rebuild",
+    "unfinished_attempts",
 ]

@@ -1,6 +1,6 @@
 """Frozen values that pass between the stages. They hold facts and derive nothing costly."""
 
-from fingerpost.records.approvals import GRANT_SECONDS, Decision, Grant, Pending
+from fingerpost.records.approvals import Decision, Grant, Pending
 from fingerpost.records.calls import (
     Attempt,
     Call,
@@ -69,7 +69,6 @@ from fingerpost.records.tools import (
 )
 
 __all__ = [
-    "GRANT_SECONDS",
     "MAX_REINJECTIONS",
     "Attempt",
     "Call",

@@ -9,8 +9,6 @@ from enum import StrEnum
 from fingerpost.records.json import JsonObject
 from fingerpost.records.tools import Effect
 
-GRANT_SECONDS = 300.0
-
 
 class Decision(StrEnum):
     """What became of a pending call."""

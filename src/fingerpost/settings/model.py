@@ -21,7 +21,7 @@ class Section(BaseModel):
 
 
 class ToolRoutingSettings(Section):
-    """The tool decision, from selection to execution. Read by the choosing and calling stages."""
+    """The tool decision, from selection to execution. No effect yet: it comes with the choosing stage."""
 
     enabled: bool = Field(default=True, description="Route tools at all")
     selection_temperature: float = Field(default=0.15, ge=0, le=2, description="For the selecting model")
@@ -33,7 +33,7 @@ class ToolRoutingSettings(Section):
 
 
 class SmartRoutingSettings(Section):
-    """Server pre-selection for large catalogs. Read by the narrowing stage."""
+    """Server pre-selection for large catalogs. No effect yet: it comes with the narrowing stage."""
 
     mode: Literal["auto", "on", "off"] = Field(default="auto", description="auto: on above both thresholds")
     max_tools: int = Field(default=30, ge=0, description="auto needs more tools than this")

@@ -53,11 +53,17 @@ def read_as(kind: str, value: Json) -> Reading | None:
             return None
 
 
-def _integer(value: Json) -> Reading | None:
+def _short_text(value: Json) -> str | None:
+    """Text short enough to be a number, without the space around it."""
     if not isinstance(value, str):
         return None
     text = value.strip()[: LONGEST_NUMBER + 1]
-    if len(text) > LONGEST_NUMBER:
+    return text if len(text) <= LONGEST_NUMBER else None
+
+
+def _integer(value: Json) -> Reading | None:
+    text = _short_text(value)
+    if text is None:
         return None
     if _INTEGER.fullmatch(text):
         return Reading(int(text), "text that is an integer")
@@ -71,10 +77,8 @@ def _integer(value: Json) -> Reading | None:
 
 
 def _number(value: Json) -> Reading | None:
-    if not isinstance(value, str):
-        return None
-    text = value.strip()[: LONGEST_NUMBER + 1]
-    if len(text) > LONGEST_NUMBER:
+    text = _short_text(value)
+    if text is None:
         return None
     if _INTEGER.fullmatch(text):
         return Reading(int(text), "text that is a number")

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from types import NoneType
 from typing import Final, cast
 
-from fingerpost.call.digest.passages import Trimmed, trim_text
+from fingerpost.call.digest.passages import trim_text
 from fingerpost.call.digest.relevance import scores
-from fingerpost.call.digest.tokens import clip, count_tokens
+from fingerpost.call.digest.tokens import count_tokens
 from fingerpost.catalog.words import word_set
 from fingerpost.records import Json, JsonObject
 
@@ -266,12 +266,3 @@ def unused_key(entries: JsonObject) -> str:
     while mark in entries:
         mark += MARK
     return mark
-
-
-def trim_json(value: Json, budget: int, looked_for: Sequence[str] = ()) -> Trimmed:
-    """The same, as text."""
-    cut, dropped = trim_tree(value, budget, looked_for)
-    text = write(cut)
-    if count_tokens(text) > budget:
-        return Trimmed(text=clip(text, budget), dropped=("almost all of it",))
-    return Trimmed(text=text, dropped=dropped)

@@ -72,10 +72,6 @@ class LoopGuard:
         while len(self._steps) > self._conversations:
             self._steps.popitem(last=False)
 
-    def forget(self, conversation: str) -> None:
-        """The person said something new."""
-        self._steps.pop(conversation, None)
-
     def _limit(self, call: Call) -> int:
         if call.effect is not Effect.READ:
             return self._repeat_limit

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from fingerpost.call.approvals import Approvals
     from fingerpost.records import Decision, Pending
+    from fingerpost.settings import Settings
+    from fingerpost.store import Store
 
 R = TypeVar("R")
 
@@ -152,20 +154,16 @@ def _ask_store(
     config: Path | None, servers: Path | None, work: Callable[[Approvals], Coroutine[Any, Any, R]]
 ) -> R:
     """What `work` finds or does on the store alone: deciding needs no server."""
-    from fingerpost.surfaces.cli.house import Asked, read_settings, run
+    from fingerpost.surfaces.cli.house import with_store
 
-    settings = read_settings(Asked(config, servers, as_json=False)).settings
-
-    async def opened() -> R:
+    async def ask(store: Store, settings: Settings) -> R:
         from fingerpost.call.approvals import Approvals
-        from fingerpost.store import Store
 
-        async with Store.open(settings.store.url, audit=settings.flags.audit) as store:
-            found = await work(Approvals(store, events=store.journal, settings=settings.call))
-            await store.journal.flush()
-            return found
+        found = await work(Approvals(store, events=store.journal, settings=settings.call))
+        await store.journal.flush()
+        return found
 
-    return run(opened)
+    return with_store(config, servers, ask)
 
 
 async def _settle(

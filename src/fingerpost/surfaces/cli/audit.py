@@ -10,6 +10,7 @@ import click
 from fingerpost.surfaces.cli.options import house_options
 
 if TYPE_CHECKING:
+    from fingerpost.settings import Settings
     from fingerpost.store import AuditReport, Store
 
 
@@ -32,7 +33,7 @@ def audit() -> None:
 def verify(config: Path | None, servers: Path | None, as_json: bool) -> int:
     """Check the whole chain. Exit code 1 when a row was changed, removed or inserted."""
 
-    async def work(store: Store) -> int:
+    async def work(store: Store, _: Settings) -> int:
         from fingerpost.records.codec import to_plain
         from fingerpost.surfaces.cli.screen import print_json
 
@@ -62,7 +63,7 @@ def verify(config: Path | None, servers: Path | None, as_json: bool) -> int:
 def show(limit: int, config: Path | None, servers: Path | None, as_json: bool) -> int:
     """Show the newest rows of the trail."""
 
-    async def work(store: Store) -> int:
+    async def work(store: Store, _: Settings) -> int:
         from fingerpost.events import decode
         from fingerpost.records.codec import to_plain
         from fingerpost.surfaces.cli.screen import output, plain, print_json, table

@@ -13,7 +13,7 @@ import click
 
 from fingerpost.errors import ConfigError
 from fingerpost.records import ServerState
-from fingerpost.settings import Loaded, load
+from fingerpost.settings import Loaded, Settings, load
 from fingerpost.surfaces.cli.screen import errors_to, plain
 
 if TYPE_CHECKING:
@@ -49,15 +49,17 @@ def read_settings(asked: Asked) -> Loaded:
     return loaded
 
 
-def with_store(config: Path | None, servers: Path | None, work: Callable[[Store], Awaitable[int]]) -> int:
-    """Run `work` on the store alone, for commands that need no server."""
-    settings = read_settings(Asked(config, servers, as_json=False)).settings.store
+def with_store(
+    config: Path | None, servers: Path | None, work: Callable[[Store, Settings], Awaitable[R]]
+) -> R:
+    """What `work` finds or does on the store alone, for commands that need no server."""
+    settings = read_settings(Asked(config, servers, as_json=False)).settings
 
-    async def opened() -> int:
+    async def opened() -> R:
         from fingerpost.store import Store
 
-        async with Store.open(settings.url) as store:
-            return await work(store)
+        async with Store.open(settings.store.url, audit=settings.flags.audit) as store:
+            return await work(store, settings)
 
     return run(opened)
 

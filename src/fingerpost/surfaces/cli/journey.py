@@ -24,6 +24,7 @@ from fingerpost.events import (
     Event,
     FallbackTaken,
     ResultDigested,
+    unfinished_attempts,
 )
 from fingerpost.surfaces.cli.screen import plain
 
@@ -51,7 +52,7 @@ def draw(identity: str, events: Sequence[Event]) -> Tree:
             branches[call_id] = root.add(Text(call_id, style="bold"))
         if (step := _told(event)) is not None:
             _hang(branches[call_id], step)
-    for lost in _unfinished(events):
+    for lost in unfinished_attempts(events):
         _hang(branches[lost.call_id], Step("attempt", f"{lost.tool}, attempt {lost.number} {UNKNOWN}", "red"))
     return root
 
@@ -60,12 +61,6 @@ def _hang(branch: Tree, step: Step) -> None:
     leaf = branch.add(Text.assemble((f"{step.what} ", "bold"), (plain(step.text)[:LONGEST], step.style)))
     for below in step.under:
         _hang(leaf, below)
-
-
-def _unfinished(events: Sequence[Event]) -> list[AttemptStarted]:
-    ended = {(e.call_id, e.attempt.tool, e.attempt.number) for e in events if isinstance(e, AttemptFinished)}
-    started = [event for event in events if isinstance(event, AttemptStarted)]
-    return [event for event in started if (event.call_id, event.tool, event.number) not in ended]
 
 
 @singledispatch

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from fingerpost.call.digest import Page, Results
+    from fingerpost.settings import Settings
+    from fingerpost.store import Store
 
     Work = Callable[[Results], Awaitable[int]]
 
@@ -104,15 +106,11 @@ def _plain(text: str) -> str:
 
 
 def _with_results(config: Path | None, servers: Path | None, work: Work) -> int:
-    from fingerpost.surfaces.cli.house import Asked, read_settings, run
+    from fingerpost.surfaces.cli.house import with_store
 
-    settings = read_settings(Asked(config, servers, as_json=False)).settings
-
-    async def opened() -> int:
+    async def look(store: Store, settings: Settings) -> int:
         from fingerpost.call.digest import Results
-        from fingerpost.store import Store
 
-        async with Store.open(settings.store.url) as store:
-            return await work(Results(store.cache, keep_seconds=settings.digest.keep_seconds))
+        return await work(Results(store.cache, keep_seconds=settings.digest.keep_seconds))
 
-    return run(opened)
+    return with_store(config, servers, look)

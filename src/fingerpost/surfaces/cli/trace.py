@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from fingerpost.events import Event
+    from fingerpost.settings import Settings
     from fingerpost.store import Store
 
 PAGE = 1_000
@@ -30,7 +31,7 @@ def trace(identity: str, config: Path | None, servers: Path | None, as_json: boo
       fingerpost trace cal_01a1dd… --json
     """
 
-    async def work(store: Store) -> int:
+    async def work(store: Store, _: Settings) -> int:
         events = await _events(store, identity)
         if not events:
             click.echo(f"Nothing is recorded under {identity}.", err=True)
@@ -63,7 +64,7 @@ def breakers(config: Path | None, servers: Path | None, as_json: bool) -> int:
       fingerpost breakers --json
     """
 
-    async def work(store: Store) -> int:
+    async def work(store: Store, _: Settings) -> int:
         from fingerpost.events import BreakerMoved
         from fingerpost.records.codec import to_plain
         from fingerpost.surfaces.cli.screen import output, plain, print_json, table

@@ -334,7 +334,7 @@ async def away(exchange: Exchange) -> None:
     await exchange.respond(503)
 
 
-@fault("deaf_to_notices", 2, "never answers a call, nor a notification")
+@fault("deaf_to_notices", 2, "never answers a call with slow=true, nor its cancellation")
 async def deaf_to_notices(exchange: Exchange) -> None:
     slow = exchange.message.get("params", {}).get("arguments", {}).get("slow", False)
     if slow or exchange.message.get("method") == "notifications/cancelled":
