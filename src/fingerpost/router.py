@@ -6,6 +6,7 @@ what is asked for, pins and facts go to the store. Narrowing and choosing join h
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -16,7 +17,7 @@ import anyio
 from fingerpost.call.execution import Background
 from fingerpost.call.path import CallPath
 from fingerpost.catalog import Catalog, Snapshot
-from fingerpost.errors import UnknownServer
+from fingerpost.errors import StoreUnavailable, UnknownServer
 from fingerpost.events import EventSink, Fanout, LiveFeed
 from fingerpost.records import (
     CallContext,
@@ -33,6 +34,10 @@ from fingerpost.records import (
 from fingerpost.servers import Servers, login
 from fingerpost.settings import Settings
 from fingerpost.store import Store
+
+log = logging.getLogger("fingerpost.router")
+
+SAVE_AGAIN_S = 1.0
 
 
 class Circumstances(TypedDict, total=False):
@@ -186,8 +191,19 @@ class Router:
         while True:
             await self._unsaved.wait()
             self._unsaved = anyio.Event()
-            await self._save_pins()
+            if not await self._save_pins():
+                self._unsaved.set()
+                await anyio.sleep(SAVE_AGAIN_S)
 
-    async def _save_pins(self) -> None:
-        if pins := self.catalog.take_new_pins():
+    async def _save_pins(self) -> bool:
+        """Whether nothing is left to save. A store that cannot write now may do so later: pins wait."""
+        pins = self.catalog.take_new_pins()
+        try:
             await self.store.pins.put(*pins)
+        except BaseException as failure:
+            self.catalog.return_new_pins(pins)
+            if not isinstance(failure, StoreUnavailable):
+                raise
+            log.warning("%d new pins are not stored yet: %s", len(pins), failure)
+            return False
+        return True

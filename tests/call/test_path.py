@@ -13,7 +13,7 @@ import anyio.to_thread
 import pytest
 
 from fingerpost import Router, Settings
-from fingerpost.errors import CallError
+from fingerpost.errors import CallError, StoreUnavailable
 from fingerpost.events import CallEvent, MemorySink
 from fingerpost.records import CallContext, Decision, ErrorKind, Outcome, ToolCall, new_id
 from fingerpost.testing import ToolServer, tool_server
@@ -358,6 +358,22 @@ async def test_while_the_store_is_locked_nothing_that_writes_runs(tmp_path: Path
         assert here.notes.calls == []
         again = await here.router.call("write_note", {"path": "a", "text": "b"})
         assert again.error is ErrorKind.AUTHORIZATION_REQUIRED  # the store works again
+
+
+async def test_pins_wait_for_a_store_that_is_locked_when_the_first_tools_come(tmp_path: Path) -> None:
+    notes = tool_server("notes", [READ])
+    settings = Settings.model_validate({"store": {"url": f"sqlite:///{tmp_path}/s.db"}})
+    async with Router([notes.spec()], settings=settings) as router:
+        locker = await anyio.to_thread.run_sync(_locked, tmp_path / "s.db")
+        try:
+            await router.connect()
+            with pytest.raises(StoreUnavailable):  # the router's own save waits in the same line
+                await router.store.pins.remove("nobody/nothing")
+        finally:
+            await anyio.to_thread.run_sync(locker.close)
+        with anyio.fail_after(30):
+            while not await router.store.pins.all():  # noqa: ASYNC110 - another task stores them
+                await anyio.sleep(0.1)
 
 
 def _locked(database: Path) -> sqlite3.Connection:

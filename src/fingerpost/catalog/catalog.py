@@ -165,6 +165,13 @@ class Catalog:
         taken, self._new_pins = self._new_pins, []
         return taken
 
+    def return_new_pins(self, unstored: Sequence[Pin]) -> None:
+        """These could not be stored: they are new again, unless a later pin of the tool stands already."""
+        self._new_pins = [
+            *(waiting for waiting in unstored if self._pins.get(waiting.key) is waiting),
+            *self._new_pins,
+        ]
+
     def accept(self, key: str, by: str, *, fingerprint: str | None = None) -> Pin:
         """A person accepts the changed definition of a quarantined tool. The caller stores the pin.
 
