@@ -17,7 +17,7 @@ install: $(VENV)/.ready $(MCP1)/.ready node_modules/.ready ## Set up the environ
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@echo "installing Python packages"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,postgres]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,openai,postgres]'
 	@touch $@
 
 $(MCP1)/.ready: constraints-mcp1.txt
@@ -49,8 +49,14 @@ types: install ## Check types (pyright, strict)
 format: install ## Rewrite the code in the house style
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
-bench: install ## Measure and print tables (DATA=folder adds public routing sets)
-	@$(BIN)/python -m benchmarks $(if $(DATA),--data $(DATA))
+# The peers we are measured against; nobody needs them for anything else.
+$(VENV)/.peers: $(VENV)/.ready
+	@echo "installing the peers to measure against"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	@touch $@
+
+bench: install $(VENV)/.peers ## Measure and print tables (DATA=folder adds public routing sets)
+	@$(BIN)/python -m benchmarks $(if $(DATA),--data $(DATA)) $(if $(ENCODERS),--encoders $(ENCODERS)) $(ONLY)
 
 faults: install ## Call every misbehaving server through the whole path (prints the table)
 	@$(BIN)/python -m benchmarks.faults

@@ -10,7 +10,20 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import arguments, callpath, catalog, digest, fallback, faults, grants, startup, store
+from benchmarks import (
+    arguments,
+    callpath,
+    catalog,
+    digest,
+    fallback,
+    faults,
+    grants,
+    routing,
+    search_speed,
+    smart,
+    startup,
+    store,
+)
 
 BENCHMARKS: dict[str, Callable[[Path | None], None]] = {
     "startup": lambda _: startup.run(),
@@ -19,7 +32,10 @@ BENCHMARKS: dict[str, Callable[[Path | None], None]] = {
     "callpath": lambda _: callpath.run(),
     "arguments": arguments.run,
     "fallback": lambda _: fallback.run(),
+    "routing": routing.run,
+    "search": lambda _: search_speed.run(),
     "digest": lambda _: digest.run(),
+    "smart": lambda _: smart.run(),
     "grants": lambda _: grants.run(),
     "faults": lambda _: faults.run(),
 }

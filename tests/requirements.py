@@ -35,7 +35,6 @@ def proves(*ids: str) -> Callable[[F], F]:
     return pytest.mark.proves(*ids)
 
 
-_NARROW = "comes with narrowing"
 _CHOOSE = "comes with choosing and answering"
 _GATEWAY = "comes with the MCP gateway"
 _HTTP = "comes with the OpenAI-compatible endpoint and the console"
@@ -44,7 +43,7 @@ _BUILTIN = "comes with Fingerpost's own servers"
 REQUIREMENTS: dict[str, Requirement] = {
     # A. Cognition-packet tool routing
     "A1": Requirement("A request is a packet with all its sections; JSON and back without loss"),
-    "A2": Requirement("Whether a tool is needed is decided before any selection", _NARROW),
+    "A2": Requirement("Whether a tool is needed is decided before any selection"),
     "A3": Requirement("Selection is one low-temperature structured call; junk never executes", _CHOOSE),
     "A4": Requirement("The prime model reviews; not approved caps at 0.5, a failed review is 0.0", _CHOOSE),
     "A5": Requirement(
@@ -66,7 +65,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "A16": Requirement("Measured: the right tool, calibrated confidence, little added time", _CHOOSE),
     "A17": Requirement(
         "Chains, learning, run-time registration, parallel calls, cached results",
-        "run-time registration, parallel calls and cached results are there; chains and learning follow",
+        "run-time registration, parallel calls, cached results and learning are there; chains follow",
     ),
     "A18": Requirement("A chat connector end to end", _BUILTIN),
     # B. Tools and instructions
@@ -75,7 +74,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "B3": Requirement("Three routing tools hand over to specialists", _BUILTIN),
     "B4": Requirement("Single-decision mode", _CHOOSE),
     "B5": Requirement("The system prompt is assembled from persona, tools and directives", _CHOOSE),
-    "B6": Requirement("What the conversation holds is answered from it", _NARROW),
+    "B6": Requirement("What the conversation holds is answered from it"),
     "B7": Requirement("Tool sets by context", _BUILTIN),
     "B8": Requirement("Tool sets by persona", _BUILTIN),
     "B9": Requirement(
@@ -83,7 +82,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "callers' keys come with the gateway; a server's own key goes into its headers",
     ),
     "B10": Requirement("Tools by user, usage analytics, adapting instructions, chains", _BUILTIN),
-    "B11": Requirement("Measured: fewer unnecessary tool uses", _NARROW),
+    "B11": Requirement(
+        "Measured: fewer unnecessary tool uses",
+        "need verdicts are measured by `make bench`; added time of direct answers comes with choosing",
+    ),
     "B12": Requirement("Context building: user, conversation, count, history", _CHOOSE),
     # C. Tool execution flow
     "C1": Requirement("OpenAI-format tool calls are parsed; bad arguments become a clear error"),
@@ -98,9 +100,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     "C10": Requirement("Figures for reads and searches", _BUILTIN),
     # D. Orchestration
     "D1": Requirement("The tool intelligence registry: written, inferred, learned, each with its source"),
-    "D2": Requirement("Intent detection in Hebrew and English", _NARROW),
-    "D3": Requirement("Universal, explainable scoring", _NARROW),
-    "D4": Requirement("Never more than MAX_TOOLS offered", _NARROW),
+    "D2": Requirement("Intent detection in Hebrew and English"),
+    "D3": Requirement("Universal, explainable scoring"),
+    "D4": Requirement("Never more than MAX_TOOLS offered"),
     "D5": Requirement("Cascade fallback"),
     "D6": Requirement("Response optimisation"),
     "D7": Requirement("Parameter normalisation"),
@@ -108,22 +110,25 @@ REQUIREMENTS: dict[str, Requirement] = {
     "D9": Requirement("Loop detection and circuit breaker"),
     "D10": Requirement("Progress by latency tier"),
     "D11": Requirement("A user never sees a raw error"),
-    "D12": Requirement("Every new behaviour behind a flag; filtering cached", f"the filter cache {_NARROW}"),
+    "D12": Requirement("Every new behaviour behind a flag; filtering cached; old and new comparable"),
     "D13": Requirement(
         "Measured: failures, recovery, estimates, truncation",
         "recovery is measured by `make bench`; estimates and truncation over real use are not",
     ),
     # E. Smart routing
-    "E1": Requirement("Smart-routing thresholds by option and environment", f"switching itself on {_NARROW}"),
-    "E2": Requirement("One light model call picks servers", _NARROW),
-    "E3": Requirement("The prompt lists servers in a stable order; the full conversation goes in", _NARROW),
-    "E4": Requirement("In doubt more servers; failure means all tools", _NARROW),
-    "E5": Requirement("Runs once per conversation", _NARROW),
-    "E6": Requirement("Events smart_routing_start and smart_routing_end", _NARROW),
-    "E7": Requirement("Metrics of smart routing", _NARROW),
+    "E1": Requirement("Smart routing is on above both thresholds; option and environment decide"),
+    "E2": Requirement("One light model call picks servers"),
+    "E3": Requirement("The prompt lists servers in a stable order; the full conversation goes in"),
+    "E4": Requirement("In doubt more servers; failure means all tools"),
+    "E5": Requirement("Runs once per conversation"),
+    "E6": Requirement("Events smart_routing_start and smart_routing_end"),
+    "E7": Requirement("Metrics of smart routing"),
     "E8": Requirement("Simple and ReAct agent modes", _CHOOSE),
-    "E9": Requirement("A command compares with and without routing", _NARROW),
-    "E10": Requirement("Measured: fewer tools, fewer tokens, faster", _NARROW),
+    "E9": Requirement("A command compares with and without routing"),
+    "E10": Requirement(
+        "Measured: fewer tools, fewer tokens, faster",
+        "tools, tokens and added time are measured; faster answers need a strong model, which no test has",
+    ),
     "E11": Requirement("Cached decisions, feedback, preferences", _BUILTIN),
     # F. Faults to survive (those that touch connections, listings and the store; the rest follow)
     "F1": Requirement("A server that crashes mid-call gives an error at once"),
@@ -169,6 +174,14 @@ REQUIREMENTS: dict[str, Requirement] = {
     "F47": Requirement("The same call again and again, or A-B-A-B, is stopped"),
     "F48": Requirement("Instructions inside a result are marked as data", f"asking more after one {_CHOOSE}"),
     "F49": Requirement("A secret in arguments, results or errors is masked everywhere"),
+    # N. Narrowing
+    "N1": Requirement("What policy hides from a caller is never found"),
+    "N2": Requirement("Words serve at once while vectors are made; a changed tool is encoded alone"),
+    "N3": Requirement("A request that asks for several things gets tools for each"),
+    "N4": Requirement("Every candidate says by signal why it stands where it does, every loser why it lost"),
+    "N5": Requirement("Hebrew requests find tools described in English, offline"),
+    "N6": Requirement("Junk requests and odd catalogs get an answer"),
+    "N7": Requirement("Routing is measured on any set: predictions, figures, comparisons, gates"),
     # P. Performance goals
     "P9": Requirement("Help and import stay light: no heavy library is loaded"),
     # H. The house

@@ -6,6 +6,8 @@
     ├── ServerError              a tool server:   ServerUnavailable, ServerReplyInvalid,
     │                                             ToolTimeout, ToolFailed
     ├── CallError                the call itself: UnknownServer, UnknownTool
+    ├── ModelError               a language model: ModelUnavailable, ModelTimeout,
+    │                                             ModelRefused, ModelReplyInvalid
     └── LimitReached             a bound we set:  ResponseTooLarge
 
 "Not needed", "not confident" and "needs approval" are outcomes, not errors.
@@ -84,6 +86,30 @@ class UnknownServer(CallError):
 
 class UnknownTool(CallError):
     """No tool has this name."""
+
+
+class ModelError(FingerpostError):
+    """A language model did not do what was asked. `model` names it."""
+
+    def __init__(self, message: str, *, model: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.model = model
+
+
+class ModelUnavailable(ModelError):
+    """It cannot be reached, is overloaded, or failed on its own side."""
+
+
+class ModelTimeout(ModelError):
+    """The deadline passed before it answered."""
+
+
+class ModelRefused(ModelError):
+    """It will not take the request: a wrong key, an unknown model, a prompt that is too long."""
+
+
+class ModelReplyInvalid(ModelError):
+    """It answered with something that is not the protocol, or with far too much of it."""
 
 
 class LimitReached(FingerpostError):

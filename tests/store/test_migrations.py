@@ -63,16 +63,17 @@ def test_an_older_database_is_brought_forward_and_keeps_its_rows(engine: Engine)
     def paint(connection: Connection) -> None:
         connection.execute(text("UPDATE pins SET colour = 'green'"))
 
-    newer = (*STEPS, Step(2, add_colour), Step(3, paint))
+    now = STEPS[-1].number
+    newer = (*STEPS, Step(now + 1, add_colour), Step(now + 2, paint))
     with engine.connect() as connection:
         with connection.begin():
-            assert migrate(connection) == 1
+            assert migrate(connection) == now
             connection.execute(text("INSERT INTO pins (key, record) VALUES ('git/log', '{}')"))
         with connection.begin():
-            assert migrate(connection, newer) == 3
+            assert migrate(connection, newer) == now + 2
         with connection.begin():
-            assert migrate(connection, newer) == 3
-            assert versions(connection) == [1, 2, 3]
+            assert migrate(connection, newer) == now + 2
+            assert versions(connection) == [*range(1, now + 3)]
             assert connection.execute(text("SELECT key, colour FROM pins")).all() == [("git/log", "green")]
         with connection.begin(), pytest.raises(StoreTooNew):
             migrate(connection)

@@ -27,6 +27,7 @@ from fingerpost.events.house import (
     ToolQuarantined,
 )
 from fingerpost.events.journal import rebuild, unfinished_attempts
+from fingerpost.events.narrow import RequestNarrowed, SmartRoutingEnd, SmartRoutingStart
 from fingerpost.events.packet import (
     ExecutionStatusChanged,
     IntentDetected,
@@ -69,9 +70,12 @@ __all__ = [
     "PacketReceived",
     "PacketReinjected",
     "PinAccepted",
+    "RequestNarrowed",
     "ResultDigested",
     "SelectionReviewed",
     "ServerStateChanged",
+    "SmartRoutingEnd",
+    "SmartRoutingStart",
     "TaskScheduled",
     "ToolDropped",
     "ToolQuarantined",

@@ -33,13 +33,48 @@ class ToolRoutingSettings(Section):
 
 
 class SmartRoutingSettings(Section):
-    """Server pre-selection for large catalogs. No effect yet: it comes with the narrowing stage."""
+    """Server pre-selection for large catalogs."""
 
     mode: Literal["auto", "on", "off"] = Field(default="auto", description="auto: on above both thresholds")
     max_tools: int = Field(default=30, ge=0, description="auto needs more tools than this")
     max_servers: int = Field(default=4, ge=0, description="auto needs more servers than this")
     temperature: float = Field(default=0.1, ge=0, le=2, description="For the server-selecting model")
     max_tokens: int = Field(default=300, ge=1, le=100_000, description="For the server-selecting model")
+    prompt: str | None = Field(
+        default=None, description="A file with your own prompt; {servers} stands for the list"
+    )
+
+
+class NarrowSettings(Section):
+    """How many tools a request gets, and how they are found."""
+
+    max_tools: int = Field(default=4, ge=1, le=64, description="Most tools offered to a model")
+    candidates: int = Field(default=20, ge=1, le=200, description="Tools ranked and explained behind them")
+    tool_above: float = Field(default=0.6, ge=0, le=1, description="Need score from which a tool is needed")
+    none_below: float = Field(default=0.4, ge=0, le=1, description="Need score up to which none is")
+    cache_seconds: float = Field(default=30.0, ge=0, description="How long a narrowing may be given again")
+    cache_entries: int = Field(default=1000, ge=0, description="Narrowings kept for that")
+    threads: int = Field(default=1, ge=1, le=64, description="Processor threads the encoder may use")
+    vectors: str | None = Field(
+        default=None, description="Folder for cached vectors; by default in the cache directory"
+    )
+
+
+class ModelSettings(Section):
+    """One language model behind an OpenAI-compatible address."""
+
+    model: str = Field(min_length=1, description="The name the server knows it by")
+    base_url: str | None = Field(
+        default=None, description="Where it is served, such as http://127.0.0.1:8080/v1"
+    )
+    api_key: str | None = Field(default=None, repr=False, description="Better as ${VARIABLE}")
+    timeout: float = Field(default=60.0, gt=0, le=3600, description="Seconds for one reply")
+
+
+class ModelsSettings(Section):
+    """The models in use. Without any, Fingerpost routes by itself."""
+
+    lite: ModelSettings | None = Field(default=None, description="The small one: selects servers and tools")
 
 
 class StoreSettings(Section):
@@ -126,6 +161,12 @@ class FlagSettings(Section):
     result_cache: bool = Field(default=True, description="Answer a repeated read from memory")
     loop_guard: bool = Field(default=True, description="Stop a call that goes round in circles")
     digest: bool = Field(default=True, description="Cut long results to what fits")
+    dense_scores: bool = Field(default=True, description="Compare meanings, not words alone")
+    intent_signals: bool = Field(default=True, description="Let categories, mentions and urgency count")
+    split_needs: bool = Field(default=True, description="Look for tools for each part of a request")
+    producers: bool = Field(default=True, description="Offer the tool that finds what a chosen one needs")
+    learned_use: bool = Field(default=True, description="Let what worked for similar requests count")
+    narrow_cache: bool = Field(default=True, description="Answer a repeated narrowing from memory")
 
 
 class ToolOverride(Section):
@@ -196,6 +237,8 @@ class Settings(Section):
     )
     tool_routing: ToolRoutingSettings = Field(default_factory=ToolRoutingSettings)
     smart_routing: SmartRoutingSettings = Field(default_factory=SmartRoutingSettings)
+    narrow: NarrowSettings = Field(default_factory=NarrowSettings)
+    models: ModelsSettings = Field(default_factory=ModelsSettings, description="Language models, if any")
     store: StoreSettings = Field(default_factory=StoreSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
     call: CallSettings = Field(default_factory=CallSettings, description="How calls are run")

@@ -1,4 +1,4 @@
-"""What Fingerpost remembers: journal, audit trail, pins, usage, approvals, grants, cache, tokens.
+"""What Fingerpost remembers: journal, audit trail, pins, usage, choices, approvals, grants, cache, tokens.
 
 The only package that knows the database library. SQLite by default, PostgreSQL by URL.
 """
@@ -6,6 +6,7 @@ The only package that knows the database library. SQLite by default, PostgreSQL 
 from fingerpost.store.approvals import Approvals
 from fingerpost.store.audit import AuditEntry, AuditReport, AuditTrail
 from fingerpost.store.cache import Cache, CacheLimits
+from fingerpost.store.choices import Choices
 from fingerpost.store.grants import Grants
 from fingerpost.store.journal import Journal, PacketSummary, Recorded
 from fingerpost.store.locations import Location, data_directory, locate
@@ -22,6 +23,7 @@ __all__ = [
     "AuditTrail",
     "Cache",
     "CacheLimits",
+    "Choices",
     "Grants",
     "Journal",
     "Location",

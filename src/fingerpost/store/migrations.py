@@ -66,6 +66,13 @@ _FIRST = (
     "CREATE TABLE tokens (server TEXT NOT NULL PRIMARY KEY, data {bytes} NOT NULL, saved BIGINT NOT NULL)",
 )
 
+_CHOICES = (
+    """CREATE TABLE choices (
+        seq {counted}, at BIGINT NOT NULL, request TEXT NOT NULL, tool TEXT NOT NULL,
+        worked BOOLEAN NOT NULL, conversation TEXT)""",
+    "CREATE INDEX choices_conversation ON choices (conversation, seq)",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -75,13 +82,16 @@ class Step:
     apply: Callable[[Connection], None]
 
 
-def _create_everything(connection: Connection) -> None:
-    words = _WORDS[connection.dialect.name]
-    for statement in _FIRST:
-        connection.execute(text(statement.format(**words)))
+def _running(statements: Sequence[str]) -> Callable[[Connection], None]:
+    def apply(connection: Connection) -> None:
+        words = _WORDS[connection.dialect.name]
+        for statement in statements:
+            connection.execute(text(statement.format(**words)))
+
+    return apply
 
 
-STEPS: tuple[Step, ...] = (Step(1, _create_everything),)
+STEPS: tuple[Step, ...] = (Step(1, _running(_FIRST)), Step(2, _running(_CHOICES)))
 
 
 def migrate(connection: Connection, steps: Sequence[Step] = STEPS) -> int:

@@ -121,3 +121,15 @@ tokens = Table(
     Column("data", LargeBinary, nullable=False),
     Column("saved", Moment, nullable=False),
 )
+
+choices = Table(
+    "choices",
+    metadata,
+    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("at", Moment, nullable=False),
+    Column("request", ExactText, nullable=False),  # masked and cut before it comes here
+    Column("tool", ExactText, nullable=False),
+    Column("worked", Boolean, nullable=False),
+    Column("conversation", ExactText),
+    Index("choices_conversation", "conversation", "seq"),
+)

@@ -16,6 +16,7 @@ from fingerpost.store.anchor import Anchor
 from fingerpost.store.approvals import Approvals
 from fingerpost.store.audit import AuditTrail
 from fingerpost.store.cache import Cache, CacheLimits
+from fingerpost.store.choices import Choices
 from fingerpost.store.database import Database
 from fingerpost.store.grants import Grants
 from fingerpost.store.journal import Journal
@@ -41,6 +42,7 @@ class Store:
         self.journal = Journal(database, writer, audit)
         self.pins = Pins(database, writer)
         self.usage = Usage(database, writer)
+        self.choices = Choices(database, writer)
         self.approvals = Approvals(database, writer)
         self.grants = Grants(database, writer)
         self.cache = Cache(database, writer, cache)

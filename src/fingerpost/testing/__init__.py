@@ -1,4 +1,4 @@
-"""The test kit: servers made from plain records, and servers that misbehave on purpose.
+"""The test kit: servers made from plain records, servers that misbehave on purpose, a scripted model.
 
 Names are loaded on first use, so that a misbehaving program starts without the MCP library.
 """
@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fingerpost.testing.faults.http import http_fault
     from fingerpost.testing.faults.specs import stdio_fault
+    from fingerpost.testing.scripted import HANG, ScriptedModel
     from fingerpost.testing.tokens import MemoryTokens
     from fingerpost.testing.tools import ToolServer, tool_server
     from fingerpost.testing.web import served
 
 _HOMES = {
+    "HANG": "fingerpost.testing.scripted",
     "MemoryTokens": "fingerpost.testing.tokens",
+    "ScriptedModel": "fingerpost.testing.scripted",
     "ToolServer": "fingerpost.testing.tools",
     "http_fault": "fingerpost.testing.faults.http",
     "served": "fingerpost.testing.web",
@@ -24,7 +27,16 @@ _HOMES = {
     "tool_server": "fingerpost.testing.tools",
 }
 
-__all__ = ["MemoryTokens", "ToolServer", "http_fault", "served", "stdio_fault", "tool_server"]
+__all__ = [
+    "HANG",
+    "MemoryTokens",
+    "ScriptedModel",
+    "ToolServer",
+    "http_fault",
+    "served",
+    "stdio_fault",
+    "tool_server",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -1,7 +1,8 @@
 """The whole pipeline on one page.
 
-Servers report listings, the catalog turns them into cards, the call path runs
-what is asked for, pins and facts go to the store. Narrowing and choosing join here.
+Servers report listings, the catalog turns them into cards, the guide narrows them
+for a request, the call path runs what is asked for, pins and facts go to the
+store. Choosing joins here.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ import logging
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 import anyio
+import anyio.to_thread
 
-from fingerpost.call.execution import Background
+from fingerpost.call.execution import Background, BreakerState
+from fingerpost.call.lessons import lesson
 from fingerpost.call.path import CallPath
 from fingerpost.catalog import Catalog, Snapshot
 from fingerpost.errors import StoreUnavailable, UnknownServer
@@ -23,6 +26,7 @@ from fingerpost.records import (
     CallContext,
     JsonObject,
     Listing,
+    Narrowing,
     Outcome,
     Pin,
     ServerSpec,
@@ -30,28 +34,20 @@ from fingerpost.records import (
     ServerStatus,
     ToolCall,
     new_id,
+    utc_now,
 )
+from fingerpost.router.wanted import Circumstances, Wanted
 from fingerpost.servers import Servers, login
 from fingerpost.settings import Settings
 from fingerpost.store import Store
 
+if TYPE_CHECKING:
+    from fingerpost.llm import ChatModel
+    from fingerpost.router.guide import Guide
+
 log = logging.getLogger("fingerpost.router")
 
 SAVE_AGAIN_S = 1.0
-
-
-class Circumstances(TypedDict, total=False):
-    """What may be said about a call: the fields of `CallContext`, all optional."""
-
-    packet_id: str | None
-    conversation: str | None
-    caller: str | None
-    profile: str | None
-    request: str
-    working_directory: str | None
-    seconds: float | None
-    tokens_left: int | None
-    dry_run: bool
 
 
 class Router:
@@ -66,8 +62,12 @@ class Router:
         *,
         settings: Settings | None = None,
         sinks: Iterable[EventSink] = (),
+        model: ChatModel | None = None,
     ) -> None:
         self.settings = settings or Settings()
+        self._model = model
+        self._guide: Guide | None = None
+        self._making_guide = anyio.Lock()
         self.live = LiveFeed()
         self.events = Fanout(self.live, *sinks)
         self.catalog = Catalog(events=self.events, overrides=self.settings.tools, flags=self.settings.flags)
@@ -108,6 +108,7 @@ class Router:
                 events=self.events,
             )
             stack.callback(self.servers.watch(self._take_listing))
+            stack.push_async_callback(self._close_guide)
             self.background = await stack.enter_async_context(Background[Outcome]())
             self._stack = stack.pop_all()
         return self
@@ -135,6 +136,46 @@ class Router:
         """Each server is bounded by its own time-out; a little more lets the slowest report it."""
         return 5.0 + max((spec.connect_timeout for spec in self._specs), default=0.0)
 
+    async def narrow(self, text: str, **wanted: Unpack[Wanted]) -> Narrowing:
+        """Whether the request needs a tool at all, and which few suit it, with reasons for everything."""
+        guide = await self._ready_guide()
+        return await guide.narrow(self.tools, text, **wanted)
+
+    async def settle(self, seconds: float) -> bool:
+        """Wait, at most so long, until every tool can be compared by meaning and not by words alone."""
+        guide = await self._ready_guide()
+        return await guide.settle(self.tools, seconds)
+
+    async def _ready_guide(self) -> Guide:
+        """What narrows. Made when it is first needed: numpy and the encoder take time to load."""
+        async with self._making_guide:
+            if self._guide is None:
+                self._guide = await anyio.to_thread.run_sync(self._make_guide)
+        return self._guide
+
+    def _make_guide(self) -> Guide:
+        from fingerpost.router.guide import Guide
+
+        return Guide(
+            self.settings, self.events, self.store, unusable=self._unusable_servers, model=self._model
+        )
+
+    async def _close_guide(self) -> None:
+        if self._guide is not None:
+            await self._guide.close()
+
+    def _unusable_servers(self) -> dict[str, str]:
+        """Servers whose tools cannot be called now, each with the reason."""
+        reasons = {
+            status.name: status.reason or "it is down"
+            for status in self.servers.statuses
+            if status.state is ServerState.DOWN
+        }
+        for server, breaker in self.calls.runner.breakers.items():
+            if breaker.state is BreakerState.OPEN:
+                reasons.setdefault(server, f"it failed too often: {breaker.reason}")
+        return reasons
+
     async def call(self, name: str, arguments: JsonObject, **context: Unpack[Circumstances]) -> Outcome:
         """Call a tool through the whole path. Whatever happens comes back as an `Outcome`.
 
@@ -142,7 +183,21 @@ class Router:
         `router.calls.decide`, `router.calls.resume` goes on with it.
         """
         wish = ToolCall(name=name, arguments=arguments)
-        return await self.calls.call(wish, CallContext(call_id=new_id("cal"), **context))
+        outcome = await self.calls.call(wish, CallContext(call_id=new_id("cal"), **context))
+        self._learn_from(outcome, context)
+        return outcome
+
+    def _learn_from(self, outcome: Outcome, context: Circumstances) -> None:
+        """Remember whether the tool was the right one for the request it was called for."""
+        if not self.settings.flags.learned_use:
+            return
+        learned = lesson(
+            context.get("request", ""), outcome, at=utc_now(), conversation=context.get("conversation")
+        )
+        if learned is not None:
+            self.store.choices.note(learned)
+            if self._guide is not None:
+                self._guide.learned_something()
 
     def start(self, name: str, arguments: JsonObject, **context: Unpack[Circumstances]) -> str:
         """The same in the background: a handle for `router.background`'s poll, result and cancel."""

@@ -1,0 +1,73 @@
+"""Which tools policy keeps from a caller altogether.
+
+A tool is hidden when every call of it would be denied: a rule that denies it
+without looking at arguments, before any rule that might let some call through.
+A tool that is denied only with certain arguments stays visible; the call is
+judged when it comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from fingerpost.call.patterns import Fit, fits_exactly, fits_somehow
+from fingerpost.records import HiddenTool, ToolCard
+from fingerpost.settings import RuleSettings
+
+
+def hidden_tools(
+    rules: Sequence[RuleSettings],
+    cards: Iterable[ToolCard],
+    *,
+    caller: str | None = None,
+    profile: str | None = None,
+    source: str = "fingerpost.toml",
+) -> dict[str, HiddenTool]:
+    """The tools this caller may never call, by key, each with the rule that says so."""
+    if not any(rule.verdict == "deny" for rule in rules):
+        return {}
+    hidden: dict[str, HiddenTool] = {}
+    for card in cards:
+        number = _denied_by(rules, card, caller, profile)
+        if number is not None:
+            reason = rules[number - 1].reason or "a rule forbids it"
+            hidden[card.key] = HiddenTool(tool=card.key, rule=f"rule {number} in {source}", reason=reason)
+    return hidden
+
+
+def _denied_by(
+    rules: Sequence[RuleSettings], card: ToolCard, caller: str | None, profile: str | None
+) -> int | None:
+    for number, rule in enumerate(rules, start=1):
+        if not _concerns(rule, card, caller, profile):
+            continue
+        if _always(rule):
+            return number if rule.verdict == "deny" else None
+        if rule.verdict != "deny":
+            return None  # with the right arguments a call may pass
+    return None
+
+
+def _always(rule: RuleSettings) -> bool:
+    """Whether it holds whatever the arguments are."""
+    return not rule.arguments and rule.paths is None and rule.operation is None
+
+
+def _concerns(rule: RuleSettings, card: ToolCard, caller: str | None, profile: str | None) -> bool:
+    if rule.effect is not None and rule.effect is not card.effect.value:
+        return False
+    denying = rule.verdict != "allow"
+    fits = fits_somehow if denying else fits_exactly
+
+    def one_of(pattern: str | None, *names: str) -> bool:
+        return pattern is None or any(fits(pattern, name) is Fit.YES for name in names)
+
+    def who(pattern: str | None, name: str | None) -> bool:
+        return one_of(pattern, *((name,) if name is not None else ("",) if denying else ()))
+
+    return (
+        one_of(rule.server, card.server)
+        and one_of(rule.tool, card.key, card.name)
+        and who(rule.caller, caller)
+        and who(rule.profile, profile)
+    )

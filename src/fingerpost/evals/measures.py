@@ -1,0 +1,204 @@
+"""What a set of predictions is judged by.
+
+Each measure is a number per query and a way to sum them up, over the queries it
+is about. Keeping the numbers per query is what lets two runs be compared pair
+by pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from fingerpost.evals.metrics import (
+    Floats,
+    auc,
+    gains,
+    ndcg,
+    percentile,
+    recall,
+    reciprocal_rank,
+    risk_at,
+    risk_by_coverage,
+)
+from fingerpost.evals.records import Prediction, QueryRecord
+
+CUTS: Final = (1, 3, 5, 10, 20)
+DECIDED_AT: Final = 0.5  # an unclear need counts as the side its score is on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """One figure of the report: rows of numbers, one row per query, and what they add up to."""
+
+    name: str
+    about: str
+    ids: tuple[str, ...]
+    rows: Floats
+    sum_up: Callable[[Floats], float]
+    better: int = 1  # 1: higher is better, -1: lower
+
+    @property
+    def value(self) -> float:
+        return self.sum_up(self.rows)
+
+
+def measures(queries: Sequence[QueryRecord], predictions: Mapping[str, Prediction]) -> list[Measure]:
+    """Every figure these queries and predictions give. What a set has no labels for is not among them."""
+    pairs = [(query, predictions[query.id]) for query in queries if query.id in predictions]
+    return [*_ranking(pairs), *_need(pairs), *_fit(pairs), *_certainty(pairs), *_latency(pairs)]
+
+
+_Pairs = Sequence[tuple[QueryRecord, Prediction]]
+
+
+def _ranking(pairs: _Pairs) -> list[Measure]:
+    found = [(query, said) for query, said in pairs if query.counts_for_recall]
+    if not found:
+        return []
+    gained = [gains([place.tool for place in said.ranking], query.wanted) for query, said in found]
+    needed = [len(query.wanted) for query, _ in found]
+
+    def each(name: str, about: str, one: Callable[[list[int], int], float]) -> Measure:
+        values = [one(gain, count) for gain, count in zip(gained, needed, strict=True)]
+        return _mean(name, about, found, values)
+
+    return [
+        *(
+            each(f"recall@{k}", f"needed tools among the first {k}", lambda g, n, k=k: recall(g, n, k))
+            for k in CUTS
+        ),
+        each("all@10", "queries with every needed tool in ten", lambda g, n: float(sum(g[:10]) >= n)),
+        each("ndcg@10", "how high they stand in ten", lambda g, n: ndcg(g, n, 10)),
+        each("mrr", "1 / place of the first right tool", lambda g, _: reciprocal_rank(g)),
+    ]
+
+
+def _need(pairs: _Pairs) -> list[Measure]:
+    """Over the labels that mean it.
+
+    With a candidate list, `needs_tool` says whether one of those fits, not whether any tool is needed.
+    """
+    labelled = [(query, said) for query, said in pairs if query.needs_tool is not None]
+    meant = [(query, said) for query, said in labelled if query.scope != "candidates"]
+    found = _need_over("need", "needing a tool or not", meant)
+    if len(meant) < len(labelled):
+        found += _need_over("need_any", "needing a tool, over every label", labelled)
+    return found
+
+
+def _need_over(name: str, about: str, found: _Pairs) -> list[Measure]:
+    labels = [query.needs_tool is True for query, _ in found]
+    if not found or all(labels) or not any(labels):
+        return []
+    judged = [_says_tool(said) for _, said in found]
+    right = [float(one == label) for one, label in zip(judged, labels, strict=True)]
+    unneeded = [(pair, one) for pair, one, label in zip(found, judged, labels, strict=True) if not label]
+    scores = [[said.need, label] for (_, said), label in zip(found, labels, strict=True)]
+    return [
+        _mean(f"{name}_accuracy", f"{about}: right", found, right),
+        _mean(
+            f"{name}_false_positives",
+            "judged to need a tool and does not",
+            [pair for pair, _ in unneeded],
+            [float(one) for _, one in unneeded],
+            better=-1,
+        ),
+        _mean(
+            f"{name}_unclear",
+            "left to the next stage",
+            found,
+            [float(said.verdict == "unclear") for _, said in found],
+            better=-1,
+        ),
+        _auc(f"{name}_auc", f"{about}: told apart by the score", found, scores),
+    ]
+
+
+def _says_tool(said: Prediction) -> bool:
+    return said.verdict == "tool" or (said.verdict == "unclear" and said.need >= DECIDED_AT)
+
+
+def _fit(pairs: _Pairs) -> list[Measure]:
+    found = [(query, said) for query, said in pairs if query.candidates and query.needs_tool is not None]
+    labels = [query.needs_tool is True for query, _ in found]
+    if not found or all(labels) or not any(labels):
+        return []
+    right = [float((said.fit >= DECIDED_AT) == label) for (_, said), label in zip(found, labels, strict=True)]
+    scores = [[said.fit, label] for (_, said), label in zip(found, labels, strict=True)]
+    return [
+        _mean("fit_accuracy", "a candidate fits or not: right at 0.5", found, right),
+        _auc("fit_auc", "a candidate fits or not: told apart", found, scores),
+    ]
+
+
+def _certainty(pairs: _Pairs) -> list[Measure]:
+    """Withholding the least certain answers should withhold the wrong ones."""
+    found = [(query, said) for query, said in pairs if query.counts_for_recall]
+    if not found:
+        return []
+    wrong = [
+        float(not said.ranking or not any(said.ranking[0].tool in group for group in query.wanted))
+        for query, said in found
+    ]
+    rows = np.array([[said.fit, one] for (_, said), one in zip(found, wrong, strict=True)], np.float64)
+    ids = tuple(query.id for query, _ in found)
+
+    def risk(name: str, about: str, sum_up: Callable[[Floats], float]) -> Measure:
+        return Measure(
+            name=name,
+            about=about,
+            ids=ids,
+            rows=rows,
+            sum_up=lambda rows: sum_up(risk_by_coverage(rows[:, 0], rows[:, 1])),
+            better=-1,
+        )
+
+    return [
+        risk("risk_area", "wrong first tools, over all coverages", lambda risks: float(risks.mean())),
+        risk("risk@80", "wrong first tools, answering 80 %", lambda risks: risk_at(risks, 0.8)),
+        risk("risk@50", "wrong first tools, answering 50 %", lambda risks: risk_at(risks, 0.5)),
+    ]
+
+
+def _latency(pairs: _Pairs) -> list[Measure]:
+    timed = [(query, said) for query, said in pairs if said.ms > 0]
+    if not timed:
+        return []
+    rows = np.array([[said.ms] for _, said in timed], np.float64)
+    ids = tuple(query.id for query, _ in timed)
+    return [
+        Measure(
+            name=f"ms_p{share}",
+            about="milliseconds to narrow",
+            ids=ids,
+            rows=rows,
+            sum_up=lambda rows, share=share: percentile(rows[:, 0], share / 100),
+            better=-1,
+        )
+        for share in (50, 99)
+    ]
+
+
+def _mean(name: str, about: str, found: _Pairs, values: Sequence[float], *, better: int = 1) -> Measure:
+    return Measure(
+        name=name,
+        about=about,
+        ids=tuple(query.id for query, _ in found),
+        rows=np.array(values, np.float64).reshape(-1, 1),
+        sum_up=lambda rows: float(rows.mean()),
+        better=better,
+    )
+
+
+def _auc(name: str, about: str, found: _Pairs, rows: Sequence[Sequence[float]]) -> Measure:
+    return Measure(
+        name=name,
+        about=about,
+        ids=tuple(query.id for query, _ in found),
+        rows=np.array(rows, np.float64),
+        sum_up=lambda rows: auc(rows[:, 0], rows[:, 1] > DECIDED_AT),
+    )

@@ -1,0 +1,87 @@
+"""The router's answers to a set's queries, one by one, as they are found.
+
+Every query is routed afresh: no answer comes from memory, and nothing learned
+from past choices counts, or an operator's own set would be answered from its own
+labels. The time that is reported is that of narrowing alone, the query's own
+vectors included.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Literal
+
+from fingerpost.evals.records import Prediction, QueryRecord, Ranked
+from fingerpost.evals.shelf import Shelf
+from fingerpost.narrow.request import NarrowRequest
+from fingerpost.records import Narrowing
+from fingerpost.settings import Settings
+
+Scope = Literal["catalog", "candidates"]
+Narrow = Callable[[NarrowRequest], Narrowing]
+
+MOST_PLACES: Final = 200  # as many as the settings allow
+MOST_THREADS: Final = 8
+
+
+def settings_for(
+    settings: Settings, queries: Sequence[QueryRecord], *, top: int, scope: Scope, lexical: bool = False
+) -> Settings:
+    """The same settings, without memory between queries and with rankings as long as asked for."""
+    places = top
+    if scope == "candidates":  # the ranking of a candidate list holds all of them
+        places = max([top, *(len(query.candidates or ()) for query in queries)])
+    threads = max(settings.narrow.threads, min(os.cpu_count() or 1, MOST_THREADS))  # to fill the index
+    flags = {"narrow_cache": False} | ({"dense_scores": False} if lexical else {})
+    return settings.model_copy(
+        update={
+            "narrow": settings.narrow.model_copy(
+                update={"candidates": min(places, MOST_PLACES), "threads": threads}
+            ),
+            "flags": settings.flags.model_copy(update=flags),
+        }
+    )
+
+
+def predictions(
+    shelf: Shelf, queries: Sequence[QueryRecord], narrow: Narrow, *, top: int = 20, scope: Scope = "catalog"
+) -> Iterator[Prediction]:
+    """One prediction per query, in order."""
+    for query in queries:
+        among = query.candidates if scope == "candidates" else None
+        request = NarrowRequest(
+            text=query.query,
+            history=query.history,
+            allowed=None if among is None else shelf.keys_of(among),
+        )
+        began = time.perf_counter()
+        found = narrow(request)
+        ms = (time.perf_counter() - began) * 1000
+        yield Prediction(
+            id=query.id,
+            verdict=found.need.verdict.value,
+            need=found.need.score,
+            fit=found.shortlist.fit,
+            ranking=_ranking(shelf, found, top if among is None else MOST_PLACES),
+            ms=ms,
+        )
+
+
+def _ranking(shelf: Shelf, found: Narrowing, most: int) -> tuple[Ranked, ...]:
+    """The set's ids in the order of the shortlist; several cards of one id count once."""
+    best: dict[str, float] = {}
+    for candidate in found.shortlist.candidates:
+        best.setdefault(shelf.ids[candidate.tool], candidate.score)
+    return tuple(Ranked(tool=tool, score=score) for tool, score in list(best.items())[:most])
+
+
+def unknown_candidates(shelf: Shelf, queries: Sequence[QueryRecord]) -> dict[str, int]:
+    """Candidate ids that are no tool of the set, and how many queries name each."""
+    counts: dict[str, int] = {}
+    for query in queries:
+        for tool in query.candidates or ():
+            if tool not in shelf.keys:
+                counts[tool] = counts.get(tool, 0) + 1
+    return counts

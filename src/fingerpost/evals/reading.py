@@ -1,0 +1,188 @@
+"""Reading a set's files. A line that cannot be used is an error that names its file, line and field.
+
+Unknown fields are passed over: sets carry more than we look at.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn, TypeVar, cast
+
+from fingerpost.errors import ConfigError
+from fingerpost.evals.records import Prediction, QueryRecord, Ranked, ToolRecord
+from fingerpost.records import Json, JsonObject, Message
+
+R = TypeVar("R")
+
+_NOTHING: Mapping[str, object] = {}
+
+
+def read_tools(path: Path) -> list[ToolRecord]:
+    """The tools of a set. A set may have none: then it is about need alone."""
+    return _read(path, _tool)
+
+
+def read_queries(path: Path) -> list[QueryRecord]:
+    """The labelled requests of a set, each id once."""
+    return _without_repeats(path, _read(path, _query), lambda query: query.id)
+
+
+def read_predictions(path: Path) -> dict[str, Prediction]:
+    """What was predicted, by query id. A last line cut short by an interruption is passed over."""
+    found = _without_repeats(path, _read(path, _prediction, may_end_early=True), lambda line: line.id)
+    return {prediction.id: prediction for prediction in found}
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One JSON object of a file, with where it stands."""
+
+    path: Path
+    number: int
+    values: Mapping[str, object]
+
+    def refuse(self, what: str) -> NoReturn:
+        message = f"{self.path}, line {self.number}: {what}"
+        raise ConfigError(message, hint="See `fingerpost eval --help` for the format of a line.")
+
+    def text(self, name: str, default: str | None = None) -> str:
+        value = self.values.get(name, default)
+        if name in self.values and value is None and default is not None:
+            return default
+        if not isinstance(value, str):
+            self.refuse(f"{name!r} must be text" if name in self.values else f"{name!r} is missing")
+        return value
+
+    def number_of(self, name: str, within: Mapping[str, object] | None = None) -> float:
+        value = (self.values if within is None else within).get(name)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            self.refuse(f"{name!r} must be a number")
+        return float(value)
+
+    def texts(self, name: str, value: object = None) -> tuple[str, ...]:
+        found = self.values.get(name, ()) if value is None else value
+        if found is None:
+            return ()
+        if not isinstance(found, Sequence) or isinstance(found, str):
+            self.refuse(f"{name!r} must be a list")
+        items = cast("Sequence[object]", found)
+        if not all(isinstance(item, str) for item in items):
+            self.refuse(f"{name!r} must hold texts only")
+        return tuple(cast("Sequence[str]", items))
+
+    def objects(self, name: str) -> list[Mapping[str, object]]:
+        found: object = self.values.get(name) or []
+        if not isinstance(found, list) or not all(
+            isinstance(item, dict) for item in cast("list[object]", found)
+        ):
+            self.refuse(f"{name!r} must be a list of objects")
+        return cast("list[Mapping[str, object]]", found)
+
+
+def _tool(line: _Line) -> ToolRecord:
+    schema = line.values.get("input_schema", line.values.get("inputSchema"))
+    if schema is not None and not isinstance(schema, dict):
+        line.refuse("'input_schema' must be an object")
+    return ToolRecord(
+        id=line.text("id"),
+        server=line.text("server", "tools") or "tools",
+        name=line.text("name"),
+        description=line.text("description", ""),
+        input_schema=cast("JsonObject", schema or {"type": "object"}),
+    )
+
+
+def _query(line: _Line) -> QueryRecord:
+    needs = line.values.get("needs_tool")
+    if needs is not None and not isinstance(needs, bool):
+        line.refuse("'needs_tool' must be true or false")
+    groups: object = line.values.get("relevant_groups") or []
+    if not isinstance(groups, list):
+        line.refuse("'relevant_groups' must be a list of lists")
+    has_candidates = line.values.get("candidates") is not None
+    return QueryRecord(
+        id=line.text("id"),
+        query=line.text("query"),
+        relevant=line.texts("relevant"),
+        needs_tool=needs,
+        groups=tuple(
+            frozenset(line.texts("relevant_groups", group)) for group in cast("list[object]", groups) if group
+        ),
+        candidates=line.texts("candidates") if has_candidates else None,
+        scope=line.text("scope", "") or None,
+        history=tuple(_message(line, entry) for entry in line.objects("history")),
+        lang=line.text("lang", "") or None,
+    )
+
+
+def _message(line: _Line, entry: Mapping[str, object]) -> Message:
+    role, text = entry.get("role"), entry.get("content", entry.get("text"))
+    if not isinstance(role, str) or not isinstance(text, str):
+        line.refuse("every entry of 'history' needs a 'role' and a 'content', both texts")
+    return Message(role=role, text=text)
+
+
+def _prediction(line: _Line) -> Prediction:
+    need = line.values.get("need")
+    judged = cast("Mapping[str, object]", need) if isinstance(need, dict) else _NOTHING
+    verdict = judged.get("verdict")
+    if not isinstance(verdict, str):
+        line.refuse("'need' must be an object with a 'verdict' and a 'score'")
+    selection = line.values.get("selection")
+    return Prediction(
+        id=line.text("id"),
+        verdict=verdict,
+        need=line.number_of("score", judged),
+        fit=line.number_of("fit"),
+        ranking=tuple(_ranked(line, place) for place in line.objects("ranking")),
+        ms=line.number_of("ms") if "ms" in line.values else 0.0,
+        selection=cast("Mapping[str, Json]", selection) if isinstance(selection, dict) else None,
+    )
+
+
+def _ranked(line: _Line, place: Mapping[str, object]) -> Ranked:
+    tool = place.get("tool")
+    if not isinstance(tool, str):
+        line.refuse("every place of 'ranking' needs a 'tool'")
+    return Ranked(tool=tool, score=line.number_of("score", place))
+
+
+def _read(path: Path, parse: Callable[[_Line], R], *, may_end_early: bool = False) -> list[R]:
+    return [parse(line) for line in _lines(path, may_end_early=may_end_early)]
+
+
+def _lines(path: Path, *, may_end_early: bool) -> Iterator[_Line]:
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        message = f"{path} cannot be read: {error.strerror or error}"
+        raise ConfigError(message, hint="Name a file with one JSON object per line.") from error
+    rows = raw.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    for number, row in enumerate(rows, start=1):
+        if not row.strip():
+            continue
+        line = _Line(path, number, _NOTHING)
+        try:
+            value: object = json.loads(row)
+        except ValueError as error:  # what is not UTF-8 too
+            if may_end_early and number == len(rows):
+                return
+            line.refuse(f"is not JSON ({error})")
+        except RecursionError:
+            line.refuse("is nested too deeply")
+        if not isinstance(value, dict):
+            line.refuse("is not an object")
+        yield _Line(path, number, cast("Mapping[str, object]", value))
+
+
+def _without_repeats(path: Path, found: list[R], key: Callable[[R], str]) -> list[R]:
+    seen: set[str] = set()
+    for item in found:
+        if key(item) in seen:
+            message = f"{path}: the id {key(item)!r} stands on several lines"
+            raise ConfigError(message, hint="Give every query an id of its own.")
+        seen.add(key(item))
+    return found

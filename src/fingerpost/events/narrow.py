@@ -1,0 +1,59 @@
+"""What narrowing found out, and how the servers of a conversation were chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fingerpost.events.base import Event
+from fingerpost.events.packet import PacketEvent
+from fingerpost.records import Narrowing, Packet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestNarrowed(PacketEvent):
+    """Whether a tool is needed, and the few that were found, each with why it stands where it stands."""
+
+    narrowing: Narrowing
+
+    def apply(self, packet: Packet) -> Packet:
+        return self.reflect(packet, "narrow", self.summary(), self.narrowing.shortlist.fit)
+
+    def summary(self) -> str:
+        shortlist = self.narrowing.shortlist
+        offered = ", ".join(candidate.tool for candidate in shortlist.offered) or "no tool"
+        return f"{self.narrowing.need.verdict}; {offered} of {shortlist.considered}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmartRoutingStart(Event):
+    """The servers of a conversation are about to be chosen."""
+
+    conversation: str | None
+    total_tools: int
+    total_servers: int
+    max_tools: int  # the thresholds above which it switches itself on
+    max_servers: int
+
+    def summary(self) -> str:
+        return f"{self.total_tools} tools of {self.total_servers} servers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmartRoutingEnd(Event):
+    """The servers of a conversation were chosen; on failure all of them stay."""
+
+    conversation: str | None
+    total_tools: int
+    filtered_tools: int
+    total_servers: int
+    relevant_servers: tuple[str, ...]
+    reasoning: str
+    by: str
+    milliseconds: float
+    tokens_saved: int
+    success: bool
+    error: str | None = None
+
+    def summary(self) -> str:
+        kept = f"{self.filtered_tools} of {self.total_tools} tools on {', '.join(self.relevant_servers)}"
+        return kept if self.success else f"{kept}; {self.error}"

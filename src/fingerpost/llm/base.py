@@ -1,0 +1,67 @@
+"""A language model as the rest of the house sees it: one question, one reply.
+
+Everything provider-specific ends in an adapter. A reply is never trusted: text is
+text, and whoever asked for JSON checks what came (`structured`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from fingerpost.records import JsonObject, Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseSchema:
+    """The shape a reply is asked to have. Servers may ignore it without a word."""
+
+    name: str  # letters, digits, _ and -, at most 64
+    schema: JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """What a model is asked. None leaves the choice to the server."""
+
+    messages: tuple[Message, ...]
+    temperature: float | None = None
+    max_tokens: int | None = None
+    top_p: float | None = None
+    schema: ResponseSchema | None = None
+    tools: tuple[JsonObject, ...] = ()  # definitions, in the OpenAI format
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelUsage:
+    """The tokens a reply cost, as the server counted them."""
+
+    prompt_tokens: int
+    completion_tokens: int
+
+    @property
+    def total(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelReply:
+    """What a model answered."""
+
+    text: str
+    model: str  # as the server names it
+    usage: ModelUsage | None = None  # None: the server does not say
+    finish: str | None = None  # "stop", "length" (cut short), "tool_calls", …
+    tool_calls: tuple[JsonObject, ...] = ()  # in the OpenAI format, unread
+    milliseconds: float = 0.0
+
+
+class ChatModel(Protocol):
+    """Anything that answers. A failure is a `ModelError`; cancelling ends the request."""
+
+    @property
+    def name(self) -> str:
+        """What to call it in messages and figures."""
+        ...
+
+    async def complete(self, request: ModelRequest) -> ModelReply: ...

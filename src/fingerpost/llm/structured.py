@@ -1,0 +1,99 @@
+"""JSON out of what a model wrote.
+
+Asked for JSON, models answer with JSON, with JSON in a code fence, with JSON between
+two sentences, with a comma too many, after thinking aloud in other JSON. This finds
+the value that fits the schema, and gives nothing rather than a guess.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NoReturn, cast
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+
+from fingerpost.records import Json, JsonObject, check_json
+
+LONGEST_REPLY: Final = 256_000  # characters looked at
+MOST_ATTEMPTS: Final = 200  # places in prose where JSON might begin
+
+_THOUGHT_END: Final = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+_FENCE: Final = re.compile(r"```[^\n`]{0,40}\n(.*?)```", re.DOTALL)
+_OPENING: Final = re.compile(r"[{\[]")
+# A string (even one that never ends) is passed over whole, so that a comma inside it stays.
+_SPARE_COMMA: Final = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|,(?=\s*[}\]])', re.DOTALL)
+
+
+def structured(text: str, schema: JsonObject | None = None) -> Json | None:
+    """The JSON value in `text` that satisfies `schema` (None: any object or array), or None.
+
+    Of several the last one counts: models think first and answer then.
+    """
+    suits = _judge(schema)
+    for value in _values(without_thoughts(text[:LONGEST_REPLY])):
+        if check_json(value) is None and suits(value):
+            return cast("Json", value)
+    return None
+
+
+def without_thoughts(text: str) -> str:
+    """What a reasoning model wrote after it had finished thinking."""
+    end = 0
+    for found in _THOUGHT_END.finditer(text):
+        end = found.end()
+    return text[end:].strip() or text.strip()
+
+
+def _judge(schema: JsonObject | None) -> Callable[[object], bool]:
+    if schema is None:
+        return lambda value: isinstance(value, dict | list)
+    checker = Draft202012Validator(schema)
+
+    def suits(value: object) -> bool:
+        try:
+            return bool(cast("Any", checker).is_valid(value))
+        except (RecursionError, SchemaError):
+            return False
+
+    return suits
+
+
+def _values(text: str) -> Iterator[object]:
+    """Everything in `text` that reads as JSON, the likeliest first."""
+    for candidate in (text, *reversed(_FENCE.findall(text))):
+        yield from _read(candidate)
+    yield from reversed(list(_in_prose(text)))
+    mended = _SPARE_COMMA.sub(lambda match: match[0] if match[0] != "," else "", text)
+    if mended != text:
+        yield from reversed(list(_in_prose(mended)))
+
+
+def _read(text: str) -> Iterator[object]:
+    try:
+        yield json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return
+
+
+def _in_prose(text: str) -> Iterator[object]:
+    """Objects and arrays that begin somewhere in the text, each taken whole."""
+    decoder = json.JSONDecoder(parse_constant=_refuse)
+    at = 0
+    for _ in range(MOST_ATTEMPTS):
+        opening = _OPENING.search(text, at)
+        if opening is None:
+            return
+        try:
+            value, at = decoder.raw_decode(text, opening.start())
+        except (ValueError, RecursionError):
+            at = opening.end()
+            continue
+        yield value
+
+
+def _refuse(constant: str) -> NoReturn:
+    message = f"{constant} is not JSON"
+    raise ValueError(message)

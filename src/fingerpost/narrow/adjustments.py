@@ -1,0 +1,132 @@
+"""What tips the scales between tools whose texts suit a request about equally.
+
+Each adjustment is bounded, has its own line in every explanation, and is silent
+when its signal is absent: a plain request over tools nobody wrote anything about
+is ranked by its text alone. The table below is the whole of what they may do;
+for comparison, the best tool for a request usually has a base score of 0.4 to
+0.7, and the second is a few hundredths behind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import numpy as np
+
+from fingerpost.narrow.columns import Columns, Rows, Scores
+from fingerpost.narrow.shares import Share
+from fingerpost.records import Signals
+
+TOOL_MENTIONED: Final = 0.30  # the request names the tool: strong, and yet not absolute
+SERVER_MENTIONED: Final = 0.08
+INTENT: Final = 0.01  # the tool's category is what the request is about, at full certainty
+KEYWORD: Final = 0.05  # a word a person wrote for the tool, times its weight
+MOST_KEYWORDS: Final = 0.15
+EXCLUSIVE_MET: Final = 0.10
+EXCLUSIVE_MISSED: Final = -0.20  # a tool for one intent only, and this request has another
+PRIORITY: Final = 0.03  # at priority 100; as much taken at 0
+URGENT_AND_SLOW: Final = -0.06  # for the slowest tier
+UNWELL: Final = -0.50  # its server cannot be reached: behind everything that can
+LEARNED: Final = 0.10  # at most, either way
+FALLBACK_REACH: Final = 0.7  # the share of its fallback's score with which a tool still goes first
+FALLBACK_STEP: Final = 0.001
+
+_WORD: Final = re.compile(r"\w+")
+
+
+def adjustments(columns: Columns, text: str, signals: Signals) -> Iterator[Share]:
+    """Everything that speaks for or against tools apart from their text."""
+    yield from _mentions(columns, signals)
+    yield from _intents(columns, signals)
+    yield from _keywords(columns, text, signals)
+    yield from _exclusive(columns, text, signals)
+    if columns.priority.any():
+        yield Share(signal="priority", points=PRIORITY * columns.priority, note="the priority it was given")
+    if signals.urgent and columns.slowness.any():
+        yield Share(
+            signal="latency", points=URGENT_AND_SLOW * columns.slowness, note="it is slow, and this is urgent"
+        )
+
+
+def unwell(columns: Columns, health: Mapping[str, str]) -> Iterator[Share]:
+    """Tools of servers that cannot be used now sink, and say why."""
+    for server, reason in health.items():
+        if (rows := columns.by_server.get(server)) is not None:
+            yield _on(columns, "health", rows, UNWELL, f"{server} cannot be used now: {reason}")
+
+
+def learned(scores: Scores, notes: Mapping[int, str]) -> Share | None:
+    """What worked or failed for similar requests (-1..1), within its bounds."""
+    points = np.clip(np.nan_to_num(scores), -1, 1).astype(np.float32) * np.float32(LEARNED)
+    return Share(signal="learned", points=points, notes=notes) if points.any() else None
+
+
+def hierarchy(columns: Columns, scores: Scores) -> Share | None:
+    """A tool stands before the fallback a person wrote for it, when both suit the request."""
+    points = np.zeros(columns.size, np.float32)
+    notes: dict[int, str] = {}
+    for first, second in columns.ranked_pairs:
+        gap = float(scores[second] - scores[first])
+        if gap >= 0 and scores[first] >= FALLBACK_REACH * scores[second]:
+            points[first] = max(points[first], np.float32(gap + FALLBACK_STEP))
+            notes[first] = f"goes before {columns.cards[second].key}, which stands in for it"
+    return Share(signal="hierarchy", points=points, notes=notes) if notes else None
+
+
+def _on(columns: Columns, signal: str, rows: Rows, points: float, note: str) -> Share:
+    column = np.zeros(columns.size, np.float32)
+    column[rows] = points
+    return Share(signal=signal, points=column, note=note)
+
+
+def _mentions(columns: Columns, signals: Signals) -> Iterator[Share]:
+    for mention in signals.mentions:
+        note = f"the request names it: {mention.text}"
+        if mention.kind == "tool":
+            if (row := columns.rows.get(mention.name)) is not None:
+                yield _on(columns, "mention", np.array([row], np.intp), TOOL_MENTIONED, note)
+        elif (rows := columns.by_server.get(mention.name)) is not None:
+            yield _on(
+                columns, "mention", rows, SERVER_MENTIONED, f"the request names its server: {mention.text}"
+            )
+
+
+def _intents(columns: Columns, signals: Signals) -> Iterator[Share]:
+    for intent in signals.intents:
+        rows = columns.by_category.get(intent.category)
+        if rows is not None and intent.score > 0:
+            words = ", ".join(intent.words[:4])
+            note = f"the request is about {intent.category}" + (f" ({words})" if words else "")
+            yield _on(columns, "intent", rows, INTENT * min(intent.score, 1.0), note)
+
+
+def _keywords(columns: Columns, text: str, signals: Signals) -> Iterator[Share]:
+    if not columns.spoken_for:
+        return
+    points = np.zeros(columns.size, np.float32)
+    notes: dict[int, str] = {}
+    said = f"{text} {signals.gloss}".casefold()
+    spoken = set(_WORD.findall(said))
+    for row, keywords, weight in columns.spoken_for:
+        found = [word for word in sorted(keywords) if (word in said if " " in word else word in spoken)]
+        if found and weight > 0:
+            points[row] = min(KEYWORD * weight * len(found), MOST_KEYWORDS)
+            notes[row] = f"words that speak for it: {', '.join(found[:4])}"
+    if notes:
+        yield Share(signal="keywords", points=points, notes=notes)
+
+
+def _exclusive(columns: Columns, text: str, signals: Signals) -> Iterator[Share]:
+    if not columns.exclusive:
+        return
+    intents = {intent.category for intent in signals.intents}
+    spoken = set(_WORD.findall(f"{text} {signals.gloss}".casefold()))
+    points = np.zeros(columns.size, np.float32)
+    notes: dict[int, str] = {}
+    for row, intent in columns.exclusive:
+        met = intent in intents or spoken.issuperset(_WORD.findall(intent))
+        points[row] = EXCLUSIVE_MET if met else EXCLUSIVE_MISSED
+        notes[row] = f"it serves {intent} only, and the request is {'' if met else 'not '}about that"
+    yield Share(signal="exclusive", points=points, notes=notes)

@@ -1,0 +1,81 @@
+"""Narrowings given again for a short while.
+
+The key holds everything the answer depends on: the words, the conversation, the
+version of the catalog, what is hidden and allowed, which servers are well. So a
+changed catalog or policy cannot be answered from before: it asks another question.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from threading import Lock
+from typing import Generic, TypeVar
+
+from fingerpost.narrow.request import NarrowRequest, bounded
+from fingerpost.records import Message
+
+T = TypeVar("T")
+
+
+class Recent(Generic[T]):
+    """The newest answers, each for so many seconds. Safe to use from several threads."""
+
+    def __init__(self, *, seconds: float, entries: int, clock: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self._entries = entries
+        self._clock = clock
+        self._lock = Lock()
+        self._kept: OrderedDict[Hashable, tuple[float, T]] = OrderedDict()
+
+    def get(self, key: Hashable) -> T | None:
+        with self._lock:
+            entry = self._kept.get(key)
+            if entry is None:
+                return None
+            since, value = entry
+            if self._clock() - since >= self._seconds:
+                del self._kept[key]
+                return None
+            self._kept.move_to_end(key)
+            return value
+
+    def put(self, key: Hashable, value: T) -> None:
+        if self._entries < 1 or self._seconds <= 0:
+            return
+        with self._lock:
+            self._kept[key] = (self._clock(), value)
+            self._kept.move_to_end(key)
+            while len(self._kept) > self._entries:
+                self._kept.popitem(last=False)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._kept.clear()
+
+
+def key_of(request: NarrowRequest, *, catalog: int, ready: float) -> Hashable:
+    """Everything the answer to `request` depends on, given this catalog and this share of ready vectors."""
+    return (
+        bounded(request.text),
+        _digest(request.history),
+        catalog,
+        ready,
+        request.allowed,
+        frozenset((key, hidden.rule, hidden.reason) for key, hidden in request.hidden.items()),
+        request.servers,
+        frozenset(request.health.items()),
+        request.max_tools,
+        request.used,
+        request.about,
+    )
+
+
+def _digest(history: tuple[Message, ...]) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for message in history:
+        for part in (message.role, message.text):
+            digest.update(part.encode("utf-8", "surrogatepass"))
+            digest.update(b"\0")
+    return digest.digest()

@@ -1,0 +1,138 @@
+"""A scorer that remembers: tools that worked for similar requests rise, tools that failed sink.
+
+What it lends is bounded, and grows with evidence: one success for the very same
+request is worth half of what ten are, and a single lucky call cannot carry a
+tool past one whose text fits. What usually follows the tool just used counts
+less, because it speaks about the conversation and not about the request.
+
+It is a pure function of what the store gave it: nothing is kept here that
+`Choices.clear()` would not make it forget at the next `learn`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fingerpost.narrow.base import Query
+from fingerpost.narrow.experience.similar import Floats, PastRequests
+from fingerpost.records import Choice, Following, ToolCard
+
+MOST_CHOICES: Final = 2_000
+# Requests less alike than this say nothing about each other.
+ALIKE: Final = 0.4
+ALIKE_IN_MEANING: Final = 0.75
+FOLLOWING_SHARE: Final = 0.3
+_DOUBT: Final = 1.0  # as if one more similar request had ended undecided
+_FOLLOWING_DOUBT: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What is remembered about one tool for one query. `worked` and `failed` count likeness, not calls."""
+
+    worked: float = 0.0
+    failed: float = 0.0
+    follows: float = 0.0  # how regularly it came after the tool just used, 0..1
+
+    @property
+    def score(self) -> float:
+        """-1 (always failed) to 1 (always worked, and is what comes next); 0 without evidence."""
+        use = (self.worked - self.failed) / (self.worked + self.failed + _DOUBT)
+        return max(-1.0, min(1.0, use + FOLLOWING_SHARE * self.follows))
+
+    @property
+    def note(self) -> str:
+        """For the explanation. The remembered words stay out of it: they may be another person's."""
+        said = [
+            text
+            for value, text in (
+                (self.worked, "worked for similar requests"),
+                (self.failed, "failed for similar requests"),
+                (self.follows, "often comes next"),
+            )
+            if value > 0.05
+        ]
+        return ", ".join(said)
+
+
+class Experience:
+    """Scores every card by what became of earlier choices."""
+
+    signal: Final = "learned"
+
+    def __init__(self, choices: Sequence[Choice] = (), followings: Sequence[Following] = ()) -> None:
+        self._places: dict[str, int] = {}
+        self.learn(choices, followings)
+
+    def learn(
+        self,
+        choices: Sequence[Choice],
+        followings: Sequence[Following] = (),
+        *,
+        vectors: Floats | None = None,
+    ) -> None:
+        """This is what is remembered now, newest first; whatever was known before is forgotten.
+
+        `vectors`, one row of unit length per choice, add likeness in meaning to that in words.
+        """
+        self._choices = tuple(choices[:MOST_CHOICES])
+        self._past = PastRequests([choice.request for choice in self._choices])
+        self._vectors = None if vectors is None else vectors[:MOST_CHOICES]
+        self._after: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for following in followings:
+            self._after[following.tool][following.then] += following.times
+
+    def prepare(self, cards: Sequence[ToolCard]) -> None:
+        """These are the tools now."""
+        self._places = {card.key: place for place, card in enumerate(cards)}
+
+    def scores(self, query: Query, vector: Floats | None = None) -> NDArray[np.float32]:
+        """-1 to 1 for every card; 0 where nothing is remembered."""
+        scores = np.zeros(len(self._places), np.float32)
+        for tool, evidence in self.evidence(query, vector).items():
+            if (place := self._places.get(tool)) is not None:
+                scores[place] = evidence.score
+        return scores
+
+    def evidence(self, query: Query, vector: Floats | None = None) -> Mapping[str, Evidence]:
+        """What is remembered that bears on this query, by tool; tools that are gone included."""
+        worked: Counter[str] = Counter()
+        failed: Counter[str] = Counter()
+        weights = self._weights(query.text, vector)
+        for place in np.flatnonzero(weights):
+            choice = self._choices[int(place)]
+            counts = worked if choice.worked else failed
+            counts[choice.tool] += float(weights[place])  # pyright: ignore[reportArgumentType] - typed for ints
+        next_up = self._next_up(query.used)
+        return {
+            tool: Evidence(worked=worked[tool], failed=failed[tool], follows=next_up.get(tool, 0.0))
+            for tool in {*worked, *failed, *next_up}
+        }
+
+    def _weights(self, text: str, vector: Floats | None) -> Floats:
+        """How much each past choice bears on this request: 0 for most, 1 for the same words."""
+        if not self._choices:
+            return np.zeros(0, np.float32)
+        weights = _above(self._past.likeness(text), ALIKE)
+        if vector is not None and self._vectors is not None:
+            weights = np.maximum(weights, _above(self._vectors @ vector, ALIKE_IN_MEANING))
+        return weights
+
+    def _next_up(self, used: Sequence[str]) -> dict[str, float]:
+        if not used or used[-1] not in self._after:
+            return {}
+        after = self._after[used[-1]]
+        total = after.total() + _FOLLOWING_DOUBT
+        return {tool: times / total for tool, times in after.items()}
+
+
+def _above(likeness: Floats, threshold: float) -> Floats:
+    """0 up to the threshold, rising to 1 for complete likeness."""
+    above = np.maximum(likeness - threshold, 0.0) / (1.0 - threshold)
+    return above.astype(np.float32, copy=False)

@@ -1,0 +1,61 @@
+"""Hebrew spelling, ironed flat so that equal words compare equal.
+
+People write the same word with and without vowel points, with one yod or two,
+with any of four characters for a geresh; and a letter looks different at the
+end of a word, which every suffix undoes. All of it is folded away here, in the
+lexicon and in requests alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+LONGEST_WORD: Final = 40  # no Hebrew word is longer; what is, is junk and not worth analysing
+
+_POINTS: Final = "".join(map(chr, range(0x0591, 0x05C8)))
+_QUOTES: Final = "'\"’‘`´“”׳״"
+_FOLD: Final = str.maketrans("ךםןףץ", "כמנפצ", _POINTS + _QUOTES)
+_DOUBLED: Final = re.compile(r"י{2,}|ו{2,}")
+
+# A Hebrew word may hold marks between its letters: `צ'אט`, `דו"ח`, vowel points.
+_HEBREW: Final = rf"[א-ת](?:[{_QUOTES}{_POINTS}]{{0,4}}[א-ת]){{0,80}}['׳’]?"
+_LATIN: Final = r"[^\W_א-ת]+(?:[._/@+'-][^\W_א-ת]+){0,40}"
+_ENDING: Final = r"(?:(?:ים|ות)(?![א-ת]))?"  # a Hebrew plural of a Latin word: `PRים`
+_TOKEN: Final = re.compile(rf"(?P<hebrew>{_HEBREW})|(?P<other>{_LATIN}){_ENDING}")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A word of a request: as it stands there, and as the lexicon would spell it."""
+
+    text: str
+    plain: str
+    hebrew: bool
+
+
+def unquoted(word: str) -> str:
+    """The word without points, quotes and final letters."""
+    return word.translate(_FOLD)
+
+
+def fold(word: str) -> str:
+    """The word as it is compared: unquoted, and yod and vav never doubled."""
+    word = word.translate(_FOLD)
+    if "יי" in word or "וו" in word:
+        return _DOUBLED.sub(lambda found: found.group()[0], word)
+    return word
+
+
+def tokens(text: str) -> Iterator[Token]:
+    """The words of a text in order, in whatever script."""
+    for found in _TOKEN.finditer(text):
+        hebrew = found.lastgroup == "hebrew"
+        word = found["hebrew"] if hebrew else found["other"]
+        yield Token(word, fold(word) if hebrew else word.lower(), hebrew)
+
+
+def is_hebrew(word: str) -> bool:
+    return any("א" <= letter <= "ת" for letter in word)

@@ -1,0 +1,137 @@
+"""What the conversation does to the question whether a tool is needed.
+
+Three things: what was said already is answered from there ("what was my lucky
+number?"); a wish about the last answer's wording needs the answer alone
+("shorter, please"); and a request that leans on an earlier one needs a tool
+when that one did ("and in Paris?", "yes, go ahead").
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from fingerpost.catalog.words import word_set
+from fingerpost.narrow.need.reading import Reading, bounded
+from fingerpost.records import Message
+
+_LOOK_BACK: Final = 40  # messages searched for what was said
+_SHORT: Final = 9  # words; longer requests speak for themselves
+_VERY_SHORT: Final = 4
+_LONGEST_RECALL: Final = 30  # words; nobody asks longer for what was said
+_LONGEST_YES: Final = 60  # characters
+
+_SAID: Final = re.compile(
+    r"\b(?:did (?:i|you|we) (?:just )?(?:say|tell|mention|decide|agree|call|write|suggest|recommend)"
+    r"|(?:i|you|we) (?:just )?(?:said|told|mentioned|decided|agreed|suggested|recommended|called)"
+    r"|remind me (?:what|which|who|where|when|how)|what (?:was|were) (?:my|our|the|your)"
+    r"|(?:which|who|what) (?:of (?:them|the two|these|those)|was the (?:first|second|last|other|cheaper))"
+    r"|earlier|as i said)\b"
+    r"|(?<!\w)(?:אמרתי|אמרת|אמרנו|סיפרתי|הזכרתי|החלטנו|סיכמנו)"
+    r"|(?<!\w)(?:מה הי(?:ה|תה|יתה)|מי מהם|מי מהן|איזה מהם|איזו מהן)"
+)
+_OWN_FACT: Final = re.compile(
+    r"\b(?:what(?:'s| is| was| were| are| do i)|who(?:'s| is)|where(?:'s| is| do i| am i)|which"
+    r"|when(?:'s| is)|how old) .*\b(?:my|our|i)\b"
+    r"|(?<!\w)(?:איך קוראים ל|מה השם של|מה שמ[וה]|במה אני|איפה אני)"
+    r"|(?<!\w)(?:מה|מי|איפה|מתי) ה.*(?:שלי|שלנו)(?!\w)"
+)
+_WORDING: Final = re.compile(
+    r"\b(?:shorter|longer|simpler|more simply|clearer|rephrase|reword|rhyme|funnier|nicer|pronounce"
+    r"|(?:more|less) (?:formal|friendly|casual|detail|polite|funny)|say (?:that|it) (?:again|more|in)"
+    r"|what do you mean|why(?: not| is that)?\s*\?*$|in other words|half of (?:that|it)"
+    r"|explain (?:that|this|it)|you mean|tell me why)\b"
+    r"|(?<!\w)(?:יותר (?:פשוט|קצר|ארוך|רשמי|מצחיק|ברור)|קצר יותר|פשוט יותר|למה\s*\?*$|מה הכוונה)"
+    r"|(?<!\w)(?:תסביר (?:את זה|שוב)|ו?חצי מזה|במילים אחרות|תקצר)"
+)
+_YES: Final = re.compile(
+    r"(?:yes|yeah|yep|yup|sure|ok|okay|go ahead|do it|do that|please do|proceed|go for it|send it|confirmed?"
+    r"|sounds good|correct|right|absolutely|why not|please|then|thanks|👍|✅"
+    r"|כן|בטח|קדימה|סבבה|אוקיי|תעשה(?: את זה)?|בבקשה|מאשר|מאשרת|יאללה|בסדר|תשלח)(?!\w)",
+    re.IGNORECASE,
+)
+_OFFER: Final = re.compile(
+    r"\b(?:shall i|should i|do you want me to|would you like me to|want me to|may i|can i go ahead|ok to"
+    r"|confirm)\b"
+    r"|(?<!\w)(?:האם ל|לשלוח|להמשיך|למחוק|להזמין|לקבוע|לבצע|לעשות|שא\w+|רוצה ש|מאשר|לאשר)",
+    re.IGNORECASE,
+)
+_LEANS: Final = re.compile(
+    r"^\W*(?:and|or|but|what about|how about|also|then|same|again|only|instead|another|more|now|next|try"
+    r"|the other|ו\w|רק|ומה|עוד|שוב|גם|במקום|אותו|אז|ואז)"
+    r"|\b(?:it|that|them|those|these|this one|one|ones|there|same)\b"
+    r"|(?<!\w)(?:את זה|אותו|אותה|אותם|אותן|זה|שם|הזה|הזאת)(?!\w)",
+    re.IGNORECASE,
+)
+_SAYS_NOTHING: Final = word_set(
+    """
+    a an the is are was were be what what's which who who's where when how do does did i me my our we
+    you your it of in on at to for and or again please remind tell say said told mention mentioned
+    called name's that this them two first second last one was about decided decide earlier just cheaper
+    living מה מי איפה מתי איך היה היתה הייתה של שלי שלנו את אני אמרתי אמרת הוא היא זה שוב קוראים ל עם על
+    מהם מהן יותר
+    """
+)
+
+
+def already_said(reading: Reading, text: str, history: Sequence[Message]) -> bool:
+    """Whether the request asks for what an earlier message holds."""
+    if len(reading.spoken) > _LONGEST_RECALL or reading.cues.get("act", "remind") != "remind":
+        return False
+    lowered = text.lower()
+    said = _SAID.search(lowered) is not None
+    if not said and not (_OWN_FACT.search(lowered) and "current" not in reading.cues):
+        return False
+    asked = [_root(word) for word in reading.spoken if word not in _SAYS_NOTHING]
+    if not asked:
+        return said
+    # Of what was said to be said most must be there; of a fact of the person, all of it.
+    wanted = len(asked) / 2 if said else len(asked)
+    return any(
+        sum(root in told for root in asked) >= wanted
+        for told in ({_root(word) for word in _words(message.text)} for message in history[-_LOOK_BACK:])
+    )
+
+
+def about_wording(reading: Reading, text: str, history: Sequence[Message]) -> bool:
+    """Whether the request only wants the last answer put differently."""
+    answered = any(message.role == "assistant" for message in history[-2:])
+    return answered and len(reading.spoken) <= _SHORT and _WORDING.search(text.lower()) is not None
+
+
+def accepts_offer(text: str, history: Sequence[Message]) -> bool:
+    """Whether the request says yes to something the assistant offered to do."""
+    last = next((message for message in reversed(history[-3:]) if message.role == "assistant"), None)
+    if last is None or len(text) > _LONGEST_YES or _OFFER.search(bounded(last.text)) is None:
+        return False
+    return _YES.search(text) is not None and not any(char.isalnum() for char in _YES.sub("", text))
+
+
+def leaned_on(reading: Reading, text: str, history: Sequence[Message]) -> Message | None:
+    """The earlier request this one cannot be understood without, if it is such a one."""
+    words = len(reading.spoken)
+    if words > _SHORT or not (words <= _VERY_SHORT or _LEANS.search(text)):
+        return None
+    asked = [message for message in history[-_LOOK_BACK:] if message.role == "user"]
+    # The latest that says more than a word or two, else the first.
+    return next(
+        (message for message in reversed(asked) if len(message.text.split()) >= 3),
+        asked[0] if asked else None,
+    )
+
+
+_WORD: Final = re.compile(r"[a-z']+|[א-ת]+|\d+")
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(bounded(text).lower())
+
+
+def _root(word: str) -> str:
+    """Close enough to see that "cats" and "cat's", "מספר" and "המספר" are the same."""
+    word = word.removesuffix("'s").removesuffix("s")
+    if "א" <= word[:1] <= "ת":
+        while len(word) > 3 and word[0] in "והבלמשכ":
+            word = word[1:]
+    return word

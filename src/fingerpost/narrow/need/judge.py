@@ -1,0 +1,146 @@
+"""The judge: rules first, then the fitted weights, then what the conversation adds."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from fingerpost.catalog.words import STOP_WORDS
+from fingerpost.narrow.hebrew import gloss, telegram
+from fingerpost.narrow.need import history as conversation
+from fingerpost.narrow.need.cues import CUES
+from fingerpost.narrow.need.model import WORTH_NAMING, Share, load
+from fingerpost.narrow.need.reading import Reading, bounded, read
+from fingerpost.narrow.need.rules import LIKELY, SURELY_NOT, Finding, insist, settle
+from fingerpost.records import Message, Need, NeedVerdict, Signals
+from fingerpost.settings import NarrowSettings
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MOST_REASONS: Final = 4
+_READ_LANGUAGES: Final = frozenset(("en", "he", "und"))
+# A request that leans on an earlier one says little itself, unless it tells us to act.
+_ITSELF_SAYS: Final = 0.2
+_MOST_ITSELF: Final = 2.5  # log odds
+_SAYS_LITTLE: Final = STOP_WORDS | {"", "i", "me", "my", "you", "it", "what", "how"}
+_REASON_OF: Final = {cue.name: cue.reason for cue in CUES}
+
+
+class NeedJudge:
+    """Says whether a request needs a tool. Reads its weights once, when made."""
+
+    def __init__(self, settings: NarrowSettings) -> None:
+        self._tool_above = settings.tool_above
+        self._none_below = settings.none_below
+        self._model = load()
+        read("warm up", Signals())  # the word lists are read here, not with the first request
+
+    def judge(
+        self,
+        text: str,
+        signals: Signals,
+        history: Sequence[Message] = (),
+        vector: NDArray[np.float32] | None = None,
+    ) -> Need:
+        """The verdict on one request. `vector` is the encoder's, of the gloss where there is one."""
+        text = bounded(text)
+        reading = read(text, signals)
+        if history and (need := self._by_conversation(text, reading, signals, history)) is not None:
+            return need
+        if (finding := settle(reading)) is not None:
+            return self._need(finding.score, (finding.reason,))
+        odds, reasons = self._weigh(text, reading, signals, vector)
+        if history and (earlier := conversation.leaned_on(reading, text, history)) is not None:
+            before, why = self._weigh_alone(earlier.text, signals)
+            acts = not reading.cues.keys().isdisjoint(("act", "command"))
+            itself = max(-_MOST_ITSELF, min(_MOST_ITSELF, odds))
+            odds = max(before, odds) if acts else before + _ITSELF_SAYS * itself
+            reasons = ("leans on what was asked before", *why)
+        return self._need(_chance(odds), reasons)
+
+    def _by_conversation(
+        self, text: str, reading: Reading, signals: Signals, history: Sequence[Message]
+    ) -> Need | None:
+        """What the conversation decides by itself."""
+        if conversation.accepts_offer(text, history):
+            return self._need(LIKELY, ("agrees to what was offered",))
+        if settle(reading) is not None or insist(text, reading, signals) is not None:
+            return None
+        if conversation.already_said(reading, text, history):
+            return self._need(SURELY_NOT, ("the conversation already holds it",))
+        if conversation.about_wording(reading, text, history):
+            return self._need(SURELY_NOT, ("is about the last answer",))
+        return None
+
+    def _weigh_alone(self, text: str, signals: Signals) -> tuple[float, tuple[str, ...]]:
+        """An earlier request, by its words: of its signals only the gloss is worked out again."""
+        text = bounded(text)
+        alone = Signals(
+            language=signals.language,
+            gloss=telegram(gloss(text)) if signals.language == "he" else "",
+        )
+        reading = read(text, alone)
+        if (finding := settle(reading)) is not None:
+            return _odds(finding.score), (finding.reason,)
+        return self._weigh(text, reading, alone, None)
+
+    def _weigh(
+        self, text: str, reading: Reading, signals: Signals, vector: NDArray[np.float32] | None
+    ) -> tuple[float, tuple[str, ...]]:
+        odds, shares = self._model.shares(reading, vector)
+        if signals.language not in _READ_LANGUAGES and not signals.gloss:
+            # Neither our words nor our data know this language: only what needs no language counts.
+            shares = [share for share in shares if share.cue in ("path", "url", "email", "id")]
+            odds = sum(share.points for share in shares)
+        finding = insist(text.lower(), reading, signals)
+        if finding is not None:
+            odds = max(odds, _odds(finding.score))
+        return odds, _reasons(odds, shares, finding)
+
+    def _need(self, score: float, reasons: tuple[str, ...]) -> Need:
+        if score >= self._tool_above:
+            verdict = NeedVerdict.TOOL
+        elif score <= self._none_below:
+            verdict = NeedVerdict.NONE
+        else:
+            verdict = NeedVerdict.UNCLEAR
+        return Need(verdict=verdict, score=score, reasons=reasons[:MOST_REASONS])
+
+
+def _chance(odds: float) -> float:
+    return 1 / (1 + math.exp(-max(-30.0, min(30.0, odds))))
+
+
+def _odds(chance: float) -> float:
+    return math.log(chance / (1 - chance))
+
+
+def _reasons(odds: float, shares: Sequence[Share], finding: Finding | None) -> tuple[str, ...]:
+    """What moved the score most, in words; for a score in the middle, from both sides."""
+    side = 0.0 if abs(odds) < 0.4 else math.copysign(1.0, odds)
+    points: dict[str, float] = defaultdict(float)
+    words: list[tuple[float, str]] = []
+    for share in shares:
+        if share.cue == "vector":
+            points[
+                "is like requests that need a tool" if share.points > 0 else "is like requests that need none"
+            ] += share.points
+        elif share.cue:
+            shown = f' ("{share.text}")' if share.text else ""
+            points[_REASON_OF[share.cue] + shown] += share.points
+        elif share.text not in _SAYS_LITTLE and share.points * (side or 1.0) > WORTH_NAMING:
+            words.append((abs(share.points), share.text))
+    if words:
+        said = dict.fromkeys(text for _, text in sorted(words, reverse=True)[:2])
+        shown = ", ".join(f'"{text}"' for text in said)
+        points[f"wording such as {shown}"] = (side or 1.0) * max(weight for weight, _ in words)
+    ranked = sorted(
+        (reason for reason, value in points.items() if abs(value) >= WORTH_NAMING and value * side >= 0),
+        key=lambda reason: -abs(points[reason]),
+    )
+    first = (finding.reason,) if finding is not None else ()
+    return (*first, *ranked)[:MOST_REASONS] or ("nothing speaks clearly for or against a tool",)

@@ -1,0 +1,304 @@
+"""A request turned into what the need is judged by: cues, and words as hashed features.
+
+Paths, addresses and ids are taken out before the words are read: they count as
+what they are, and their letters say nothing more. So naming a file can only
+speak for a tool.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from fingerpost.catalog.words import word_set
+from fingerpost.narrow.need.cues import LONGEST_PHRASE, phrases
+from fingerpost.records import EntityKind, Signals
+
+FIRST_CHARACTERS: Final = 1200
+LAST_CHARACTERS: Final = 400
+SLOTS: Final = 1 << 14
+_MOST_WORDS: Final = 200  # of these cues and features are made
+_SMALL_TALK: Final = 7  # words
+_LONGEST_SUM: Final = 80  # characters
+
+_TAKEN_OUT: Final = (
+    ("url", re.compile(r"\b(?:https?://|www\.)\S+", re.IGNORECASE)),
+    ("email", re.compile(r"\b[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){1,4}\b")),
+    (
+        "path",
+        re.compile(
+            r"(?<![\w/.])(?:~|\.{1,2})?/[\w.+@-]+(?:/[\w.+@-]*)*"
+            r"|(?<![\w/])[A-Za-z]:\\[^\s\"']+"
+            r"|(?<![\w/])(?:[\w+@-]+/)*[\w+@-]+\.(?:md|txt|json|jsonl|ya?ml|toml|ini|cfg|conf|csv|tsv|xml|html?|"
+            r"css|py|ipynb|js|ts|tsx|jsx|java|go|rs|rb|php|sh|sql|log|pdf|docx?|xlsx?|pptx?|odt|tex|epub|png|"
+            r"jpe?g|gif|svg|webp|mp[34]|wav|mov|zip|tar|gz|tgz|db|sqlite|parquet)\b",
+            re.IGNORECASE,
+        ),
+    ),
+)
+_SIGNALLED: Final = {
+    EntityKind.PATH: "path",
+    EntityKind.URL: "url",
+    EntityKind.EMAIL: "email",
+    EntityKind.ID: "id",
+    EntityKind.DATE: "date",
+    EntityKind.TIME: "time",
+}
+_TOKEN: Final = re.compile(
+    r"[a-z]+(?:[-'+.][a-z0-9]+)*\+*|[א-ת]+(?:[\"'-][א-ת]+)*'?|\d+(?:[.,]\d+)*|[?!.:;,\n]|[^\W\d_]+"
+)
+_SENTENCE_ENDS: Final = frozenset(".!?;:\n")
+_BREAKS: Final = _SENTENCE_ENDS | {","}
+# After these an instruction begins: "can you send", "please send", "and send", "want to send".
+_BEFORE_AN_INSTRUCTION: Final = word_set(
+    """
+    please kindly you u and then or also just now hey hi me let's lets i'll בבקשה אפשר ואז וגם רק
+    """
+)
+_BEFORE_TO: Final = word_set(
+    """
+    want need like love have you trying going planning wish me us help
+    """
+)
+_OWNERS: Final = frozenset(("my", "our", "mine"))
+_HEBREW_OWNERS: Final = frozenset(("שלי", "שלנו", "לי", "אליי", "אלי"))
+_HEBREW_PREFIXES: Final = "והבלמשכ"
+_ASKING: Final = word_set(
+    """
+    what who when where which why how is are do does did can could would will should whose whom am was
+    were מה מי מתי איפה איזה איזו אילו למה מדוע איך כמה האם היכן
+    """
+)
+_POLITE: Final = re.compile(
+    r"\b(?:can|could|would|will) (?:you|u)\b|\bplease\b|\bkindly\b|\bpls\b|בבקשה|אפשר|תוכל|אתה יכול"
+)
+_FIRST_PERSON: Final = word_set(
+    """
+    i i'm i'd i've i'll me my we we're we've our us אני אנחנו לי לנו שלי שלנו
+    """
+)
+_ARITHMETIC: Final = re.compile(
+    r"\s*(?:what(?:'s| is)|how much is|calculate|compute|solve|כמה זה|כמה הם|כמה)?\s*"
+    r"\(?-?\d{1,6}(?:[.,]\d+)?%?(?:\s*(?:[-+*/x×÷^=%()]|plus|minus|times|divided by|over|of|percent of|"
+    r"ועוד|פחות|כפול|חלקי|לחלק ל-?|אחוז מ-?)\s*\(?-?\d{1,6}(?:[.,]\d+)?%?\)?)+\s*[=?.!]*\s*",
+    re.IGNORECASE,
+)
+_NAMED: Final = re.compile(r"(?<=[a-z,א-ת] )[A-Z][\w&'’.-]*[a-z]\w*")
+_ODD_NAME: Final = re.compile(
+    r"\b[A-Z]?[a-z]+[A-Z]\w*\b|\b(?=\w*\d)(?=\w*[A-Z])[A-Z0-9][\w-]{3,}\b|\b[A-Z]{2,}\d+\w*\b|#\w+|\br/\w+"
+)
+# What stands in quotes is what the request is about, not what it asks for.
+_QUOTED: Final = re.compile(r"(?<!\w)(?:\"[^\"]{2,600}\"|“[^”]{2,600}”|«[^»]{2,600}»|'[^'\n]{2,200}')(?!\w)")
+_GIVEN: Final = re.compile(r"[:\n]\s{0,9}\S{1,60}(?:\s{1,9}\S{1,60}){3}")
+_BLANK: Final = re.compile(r"_{2,}|\.{4,}|<\w+>|\[\w*\]|…\s*\?")
+_WHAT_END: Final = re.compile(r"(?:\w[, ]+what(?: \w+){0,3}|\b(?:is|are|to|of|with|have|be|called))\s*\?\s*$")
+_HOW_MADE: Final = re.compile(
+    r"^how (?:is|are|was|were) [^?]{1,60}(?:made|done|built|formed|found|set|chosen|used|\wed)\b"
+)
+_CONDITION: Final = re.compile(r"^(?:if|suppose|imagine|assuming|let's say|אם|נניח|אילו|דמיין)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A request as the judge sees it."""
+
+    words: tuple[str, ...]  # lower case, with punctuation that ends something
+    cues: dict[str, str]  # which cues hold, and the words that showed them ("" for its form)
+    features: tuple[tuple[int, str], ...]  # hashed features, each with the words behind it
+
+    @property
+    def spoken(self) -> tuple[str, ...]:
+        return tuple(word for word in self.words if word not in _BREAKS)
+
+
+def bounded(text: str) -> str:
+    """The beginning and the end: what is wanted stands there, what was pasted between."""
+    if len(text) > FIRST_CHARACTERS + LAST_CHARACTERS:
+        text = f"{text[:FIRST_CHARACTERS]}\n{text[-LAST_CHARACTERS:]}"
+    return text.replace("’", "'").replace("״", '"').replace("׳", "'")
+
+
+def read(text: str, signals: Signals) -> Reading:
+    """The cues and features of a request."""
+    cues: dict[str, str] = {}
+    text = _without_entities(bounded(text), signals, cues)
+    lowered = text.lower()
+    words = tuple(_TOKEN.findall(_QUOTED.sub(" ", lowered)))[:_MOST_WORDS]
+    _read_words(words, cues)
+    if signals.gloss:
+        _read_gloss(signals.gloss, cues)
+    _read_form(text, lowered, words, cues)
+    return Reading(words, cues, _features(words, cues, signals))
+
+
+def _without_entities(text: str, signals: Signals, cues: dict[str, str]) -> str:
+    for name, pattern in _TAKEN_OUT:
+        if (match := pattern.search(text)) is not None:
+            cues[name] = match.group()[:60]
+            text = pattern.sub(" ", text)
+    for entity in signals.entities:
+        name = _SIGNALLED.get(entity.kind)
+        if name is None:
+            continue
+        cues.setdefault(name, entity.text[:60])
+        if name not in ("date", "time"):
+            text = text.replace(entity.text, " ")
+    return text.strip()
+
+
+def _forms(word: str) -> tuple[str, ...]:
+    """The word, and for Hebrew what remains without one or two prefix letters."""
+    if not "א" <= word[0] <= "ת" or len(word) < 4:
+        return (word,)
+    found = [word]
+    for cut in (1, 2):
+        if len(word) - cut >= 3 and word[cut - 1] in _HEBREW_PREFIXES:
+            found.append(word[cut:])
+        else:
+            break
+    return tuple(found)
+
+
+def _lists_at(words: Sequence[str], place: int) -> Iterator[tuple[str, str]]:
+    """Every word list with a phrase that begins at this place, and the phrase."""
+    known = phrases("hebrew") if "א" <= words[place][0] <= "ת" else phrases("english")
+    for form in _forms(words[place]):
+        phrase = form
+        for length in range(1, LONGEST_PHRASE + 1):
+            for name in known.get(phrase, ()):
+                yield name, phrase
+            if place + length >= len(words):
+                break
+            phrase = f"{phrase} {words[place + length]}"
+
+
+def _begins_instruction(words: Sequence[str], place: int) -> bool:
+    if place == 0 or words[place - 1] in _BREAKS:
+        return True
+    if words[place - 1] == "to":
+        return place > 1 and words[place - 2] in _BEFORE_TO
+    return words[place - 1] in _BEFORE_AN_INSTRUCTION
+
+
+def _read_words(words: Sequence[str], cues: dict[str, str]) -> None:
+    owner = -9
+    for place, word in enumerate(words):
+        if word in _BREAKS:
+            continue
+        if word in _OWNERS:
+            owner = place
+        hebrew = "א" <= word[0] <= "ת"
+        for name, phrase in _lists_at(words, place):
+            if name == "account":
+                if place - owner <= 3 or (hebrew and _owned_after(words, place)):
+                    cues.setdefault("own", phrase)
+                continue
+            # English verbs are nouns elsewhere: "book a table" acts, "a good book" does not.
+            if name in ("act", "command") and not hebrew and not _begins_instruction(words, place):
+                continue
+            if name == "chat" and len(words) > _SMALL_TALK:
+                continue  # "hey, can you check the build?" is more than a greeting
+            cues.setdefault(name, phrase)
+            if place == 0:
+                cues.setdefault(f"opens with {'act' if name == 'command' else name}", phrase)
+
+
+def _owned_after(words: Sequence[str], place: int) -> bool:
+    return any(word in _HEBREW_OWNERS for word in words[max(0, place - 3) : place + 4])
+
+
+# A gloss has no word order: of its words only those count that mean one thing alone.
+_GLOSSED: Final = frozenset(
+    ("file", "live", "reference", "service", "artefact", "convert", "current", "offer")
+)
+
+
+def _read_gloss(gloss: str, cues: dict[str, str]) -> None:
+    known = phrases("english")
+    for word in gloss.lower().split()[:_MOST_WORDS]:
+        for name in known.get(word, ()):
+            if name in _GLOSSED:
+                cues.setdefault(name, word)
+
+
+def _read_form(text: str, lowered: str, words: Sequence[str], cues: dict[str, str]) -> None:
+    spoken = [word for word in words if word not in _BREAKS]
+    sentences = sum(
+        1
+        for place, word in enumerate(words)
+        if word in _SENTENCE_ENDS and place and words[place - 1] not in _SENTENCE_ENDS
+    )
+    named = _NAMED.search(text)
+    odd = _ODD_NAME.search(text)
+    forms = {
+        "named": named is not None,
+        "odd name": odd is not None,
+        "question": text.endswith("?") or (bool(spoken) and spoken[0] in _ASKING),
+        "asks the reader": _POLITE.search(lowered) is not None,
+        "first person": any(word in _FIRST_PERSON for word in spoken),
+        "given text": _GIVEN.search(text) is not None,
+        "quoted": _QUOTED.search(text) is not None,
+        "blank": _BLANK.search(text) is not None,
+        "ends in what": _WHAT_END.search(lowered) is not None,
+        "short": len(spoken) <= 3,
+        "long": len(spoken) >= 30,
+        "several sentences": sentences >= 2,
+        "numbers": any(word[0].isdigit() for word in spoken),
+        "arithmetic": len(text) <= _LONGEST_SUM and _ARITHMETIC.fullmatch(text) is not None,
+        "condition": _CONDITION.search(lowered) is not None,
+    }
+    shown = {"named": named, "odd name": odd}
+    for name, holds in forms.items():
+        if holds:
+            match = shown.get(name)
+            cues[name] = match.group()[:60] if match is not None else ""
+    if _HOW_MADE.search(lowered):
+        cues.setdefault("explain", "")
+    if "artefact" in cues and "make" in cues:
+        cues["made"] = cues["artefact"]
+    if "live" in cues and not cues.keys() & {"explain", "advice", "write", "opinion", "life"}:
+        cues["asks live"] = cues["live"]
+    if cues.keys() & {"advice", "explain"} and cues.keys() & {"service", "odd name", "own"}:
+        cues["help with a thing"] = ""
+    for name in [name for name in cues if name.startswith("opens with ") and name not in _OPENINGS]:
+        del cues[name]
+
+
+_OPENINGS: Final = frozenset(
+    f"opens with {name}" for name in ("act", "seek", "make", "write", "explain", "opinion", "advice")
+)
+
+
+def _slot(feature: str) -> int:
+    return zlib.crc32(feature.encode()) & (SLOTS - 1)
+
+
+def _stem(word: str) -> str:
+    return word[:-1] if len(word) > 3 and word[-1] == "s" and word[-2] != "s" else word
+
+
+def _features(words: Sequence[str], cues: dict[str, str], signals: Signals) -> tuple[tuple[int, str], ...]:
+    """Words, word pairs and how the request opens, each in a slot of its own (or nearly so)."""
+    found: dict[int, str] = {}
+    before = "^"
+    for word in words:
+        if word in _BREAKS:
+            before = "^" if word in _SENTENCE_ENDS else before
+            continue
+        stem = "0" if word[0].isdigit() else _stem(word)
+        found.setdefault(_slot(f"w {stem}"), word)
+        for form in _forms(word)[1:]:
+            found.setdefault(_slot(f"w {form}"), word)
+        found.setdefault(_slot(f"p {before} {stem}"), word if before == "^" else f"{before} {word}")
+        before = stem
+    spoken = [word for word in words if word not in _BREAKS]
+    if len(spoken) > 1:
+        found.setdefault(_slot(f"open {spoken[0]} {spoken[1]}"), f"{spoken[0]} {spoken[1]}")
+    for word in signals.gloss.lower().split()[:_MOST_WORDS]:
+        found.setdefault(_slot(f"w {_stem(word)}"), word)
+    for intent in signals.intents[:3]:
+        found.setdefault(_slot(f"intent {intent.category}"), "")
+    return tuple(found.items())

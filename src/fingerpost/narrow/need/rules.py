@@ -1,0 +1,120 @@
+"""The certain cases, decided before any weights are asked: fast, and easy to explain.
+
+A rule that settles gives the score itself. A rule that insists gives the least
+score the request may have, whatever the words around it say.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from fingerpost.catalog.words import word_set
+from fingerpost.narrow.need.reading import Reading
+from fingerpost.records import Signals
+
+NOTHING: Final = 0.01
+SURELY_NOT: Final = 0.03
+SURELY: Final = 0.95
+LIKELY: Final = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a rule found: the score (or the least score) and why."""
+
+    score: float
+    reason: str
+
+
+_GREETING_WORDS: Final = word_set(
+    """
+    hi hello hey hiya yo heya howdy greetings good morning afternoon evening night day thanks thank thx
+    ty cheers you u so very much a lot again there all everyone bye goodbye cya see later tomorrow how
+    are is it going doing what's up sup nice to meet happy new year merry christmas welcome sorry no
+    problem never mind nevermind lol haha hahaha wow cool great perfect awesome excellent amazing super
+    fine ok okay k alright sure yes yeah yep no nope right exactly indeed got sounds that's that was
+    helpful the best my friend please oh ah hmm just test for your help and appreciate weekend have ,
+    שלום היי הי הלו אהלן בוקר ערב צהריים לילה טוב טובים אור תודה רבה המון לך לכם מאוד ביי להתראות נתראה
+    נדבר מחר מה שלומך נשמע קורה המצב העניינים איך אתה את היום כן לא אוקיי אוקי בסדר גמור מעולה יופי נהדר
+    מצוין סבבה אחלה סליחה נעים שבת חג שמח שבוע חחח חחחח וואו אין בעיה בעד מה בדיוק ככה נכון על העזרה ממש
+    עזרת לי יאללה בבקשה ,
+    """
+)
+_MOST_GREETING_WORDS: Final = 8
+# "see you" greets, "see the log" does not: at least one of these must be there.
+_GREETS: Final = word_set(
+    """
+    hi hello hey hiya yo heya howdy greetings morning afternoon evening night thanks thank thx ty cheers
+    bye goodbye cya up sup nice happy merry welcome sorry mind nevermind lol haha hahaha wow cool great
+    perfect awesome excellent amazing super fine ok okay k alright sure yes yeah yep no nope right
+    exactly indeed sounds helpful best oh ah hmm test going doing appreciate שלום היי הי הלו אהלן בוקר
+    ערב צהריים לילה תודה ביי להתראות נתראה נדבר שלומך נשמע קורה המצב העניינים כן לא אוקיי אוקי בסדר
+    מעולה יופי נהדר מצוין סבבה אחלה סליחה נעים שבת חג חחח חחחח וואו אין בדיוק נכון עזרת יאללה
+    """
+)
+
+# The strong patterns: an instruction, and in the same breath what only a tool can reach.
+_STRONG: Final = (
+    (
+        "asks to read, find or change a file",
+        re.compile(
+            r"\b(?:read|open|edit|rename|delete|move|copy|find|save|unzip|append to) (?:me )?"
+            r"(?:the |this |that |my |our |a |all |these |those )?(?:\w+ ){0,2}"
+            r"(?:files?|folders?|documents?|directory)\b"
+            r"|(?<!\w)(?:תקרא|תפתח|תמחק|תעתיק|תערוך|קרא|פתח|מחק) את ה?"
+            r"(?:קובץ|קבצים|קובצי|תיקייה|תיקיית|מסמך)"
+        ),
+    ),
+    (
+        "asks to run a command",
+        re.compile(
+            r"\b(?:run|execute|rerun) (?:the |this |that |my |our |all )?(?:\w+ ){0,2}"
+            r"(?:command|script|tests?|test suite|job|migration|pipeline|query|build)\b"
+            r"|(?<!\w)(?:תריץ|הרץ|להריץ) (?:את )?ה?"
+            r"(?:פקודה|סקריפט|בדיקות|טסטים|שאילתה|שאילתא)"
+        ),
+    ),
+    (
+        "asks to search",
+        re.compile(
+            r"\b(?:search|look) (?:the (?:web|internet|net)|online|my |our )"
+            r"|\b(?:search|look) for .{1,80} (?:online|on the web)"
+            r"|\bgoogle (?:for|it|this|the)\b"
+            r"|(?<!\w)(?:תחפש|חפש|תחפשי|חפשי|לחפש) (?:לי )?(?:ב|באינטרנט|ברשת|בגוגל)"
+        ),
+    ),
+)
+_FILE_VERBS: Final = ("act", "seek", "command", "make")
+
+
+def settle(reading: Reading) -> Finding | None:
+    """Requests that need no weighing: nothing at all, small talk, a plain sum."""
+    spoken = reading.spoken
+    if not spoken and not reading.cues.keys() & {"path", "url", "email", "id"}:
+        return Finding(NOTHING, "nothing was asked")
+    if "arithmetic" in reading.cues:
+        return Finding(SURELY_NOT, "is plain arithmetic")
+    if 0 < len(spoken) <= _MOST_GREETING_WORDS and "path" not in reading.cues and "url" not in reading.cues:
+        known = all(word in _GREETING_WORDS for word in spoken)
+        if known and any(word in _GREETS for word in spoken):
+            return Finding(SURELY_NOT, "is a greeting or thanks")
+    return None
+
+
+def insist(text: str, reading: Reading, signals: Signals) -> Finding | None:
+    """Requests that reach for something only a tool has."""
+    if reading.cues.keys() & {"path", "url"} and any(name in reading.cues for name in _FILE_VERBS):
+        thing = "a file" if "path" in reading.cues else "a web address"
+        return Finding(SURELY, f"asks for something to be done with {thing}")
+    if reading.cues.keys() & {"write", "explain", "advice", "code", "role", "given text"}:
+        return None  # "write a script that opens the file" opens nothing
+    if reading.cues.keys() & {"path", "url"}:
+        return Finding(LIKELY, "names a file" if "path" in reading.cues else "names a web address")
+    if signals.mentions:
+        return Finding(LIKELY, f'names the {signals.mentions[0].kind} "{signals.mentions[0].name}"')
+    for reason, pattern in _STRONG:
+        if pattern.search(text):
+            return Finding(LIKELY, reason)
+    return None

@@ -1,0 +1,88 @@
+"""Which of the ranked tools are offered to the model, and what every other one hears.
+
+A model that sees fewer tools chooses better and pays less, so a list is only as
+long as it has to be: never more than asked for, and cut where the scores fall
+off clearly. Of tools that must not stand together only the better is offered,
+and one of several servers' copies of the same tool is enough for a need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from fingerpost.narrow.columns import Columns
+from fingerpost.narrow.turns import Pick
+
+# A tool is left out when it has less than this share of the score of the best one for its need,
+CLEARLY_LESS: Final = 0.7
+# and less than this share of what sets the best one apart from the tools that are merely there.
+NEAR_THE_REST: Final = 0.6
+_ENOUGH_TO_COMPARE: Final = 8  # candidates; with fewer there is no "rest"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A pick, and why it is not offered (empty: it is)."""
+
+    pick: Pick
+    lost: str = ""
+
+    @property
+    def offered(self) -> bool:
+        return not self.lost
+
+
+def offer(
+    picks: Sequence[Pick], columns: Columns, *, most: int, health: Mapping[str, str]
+) -> tuple[Place, ...]:
+    """Every pick in its order, each offered or with the reason why not."""
+    rest = picks[-1].score if len(picks) >= _ENOUGH_TO_COMPARE else 0.0
+    offered: list[Pick] = []
+    best: dict[int, float] = {}
+    places: list[Place] = []
+    for pick in picks:
+        lost = (
+            _unusable(pick, columns, health)
+            or _conflict(pick, offered, columns)
+            or _twin(pick, offered, columns)
+            or _outscored(pick, offered, best.get(pick.need), most, rest)
+        )
+        if not lost:
+            offered.append(pick)
+            best.setdefault(pick.need, pick.score)
+        places.append(Place(pick, lost))
+    return tuple(places)
+
+
+def _unusable(pick: Pick, columns: Columns, health: Mapping[str, str]) -> str:
+    server = columns.cards[pick.row].server
+    return f"its server {server} cannot be used now: {health[server]}" if server in health else ""
+
+
+def _conflict(pick: Pick, offered: Sequence[Pick], columns: Columns) -> str:
+    against = columns.conflicts.get(pick.row, frozenset())
+    other = next((other for other in offered if other.row in against), None)
+    return f"conflicts with {columns.cards[other.row].key}, which suits better" if other else ""
+
+
+def _twin(pick: Pick, offered: Sequence[Pick], columns: Columns) -> str:
+    kind = columns.twin_of[pick.row]
+    for other in offered:
+        if other.need == pick.need and columns.twin_of[other.row] == kind:
+            card = columns.cards[other.row]
+            return f"the same tool as {card.key} on server {card.server}"
+    return ""
+
+
+def _outscored(pick: Pick, offered: Sequence[Pick], best: float | None, most: int, rest: float) -> str:
+    if len(offered) >= most:
+        return f"scored {pick.score:.2f}, " + (
+            f"the last one offered {offered[-1].score:.2f}" if offered else "and none was to be offered"
+        )
+    if best is None or pick.score >= CLEARLY_LESS * best:
+        return ""
+    if pick.score - rest >= NEAR_THE_REST * (best - rest):
+        return ""
+    return f"scored {pick.score:.2f}, clearly less than the best one's {best:.2f}"

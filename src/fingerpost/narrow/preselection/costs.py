@@ -1,0 +1,45 @@
+"""What definitions cost a model that is given them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+
+from fingerpost.records import JsonObject, ToolCard
+
+Count = Callable[[str], int]
+
+
+def quarter(text: str) -> int:
+    """About four characters to a token: good enough to compare two lists by."""
+    return -(-len(text) // 4)
+
+
+def definition_for_model(card: ToolCard) -> JsonObject:
+    """The tool as a model is given it, in the OpenAI format."""
+    parameters = card.definition.get("inputSchema") or {"type": "object", "properties": {}}
+    function: JsonObject = {
+        "name": card.exposed_name,
+        "description": card.description,
+        "parameters": parameters,
+    }
+    return {"type": "function", "function": function}
+
+
+class DefinitionCosts:
+    """Tokens by tool, each counted once for as long as its definition stays the same."""
+
+    def __init__(self, count: Count = quarter) -> None:
+        self._count = count
+        self._known: dict[str, tuple[str, int]] = {}
+
+    def total(self, cards: Iterable[ToolCard]) -> int:
+        return sum(self._of(card) for card in cards)
+
+    def _of(self, card: ToolCard) -> int:
+        known = self._known.get(card.key)
+        if known is not None and known[0] == card.fingerprint:
+            return known[1]
+        tokens = self._count(json.dumps(definition_for_model(card), ensure_ascii=False))
+        self._known[card.key] = (card.fingerprint, tokens)
+        return tokens

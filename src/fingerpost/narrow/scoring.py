@@ -1,0 +1,123 @@
+"""Every tool weighed for every need of one request.
+
+The request as a whole is weighed first. Each of its needs is then weighed before
+that background: mostly the whole, partly its own words, because "put it in my
+calendar" alone has forgotten what "it" is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from fingerpost.narrow.adjustments import adjustments, hierarchy, learned, unwell
+from fingerpost.narrow.base import Query
+from fingerpost.narrow.columns import Columns, Rows, Scores
+from fingerpost.narrow.followups import weights_of_earlier
+from fingerpost.narrow.fusion import Evidence, blend, server_bonus, share_of_meaning
+from fingerpost.narrow.parts import Parts
+from fingerpost.narrow.request import NarrowRequest, earlier_turns
+from fingerpost.narrow.shares import Share, total
+from fingerpost.narrow.splitting import needs_of
+from fingerpost.narrow.text import sentences_of
+from fingerpost.records import Signals
+from fingerpost.settings.model import FlagSettings
+
+OWN_PART: Final = 0.3  # of a need's own words beside the whole request's
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """The tools by row: for the request as a whole, and for each need."""
+
+    needs: tuple[str, ...]
+    evidence: Evidence  # of the whole
+    shares: tuple[tuple[Share, ...], ...]  # by need
+    whole: Scores
+    by_need: tuple[Scores, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scoring:
+    """Weighs tools with the given parts."""
+
+    parts: Parts
+    flags: FlagSettings
+
+    def score(
+        self, text: str, signals: Signals, request: NarrowRequest, columns: Columns, eligible: Rows
+    ) -> Scored:
+        query = self.query(text, signals, request)
+        whole = self.evidence(query)
+        common = [*self._earlier(text, request), *self._apart_from_text(query, signals, request, columns)]
+        shares = self._complete(whole, common, columns, eligible)
+        score = total(shares, columns.size)
+        needs = needs_of(text, signals.language) if self.flags.split_needs else (text,)
+        if len(needs) < 2:
+            return Scored(needs=needs, evidence=whole, shares=(shares,), whole=score, by_need=(score,))
+        own = [self.evidence(self.query(need, self.parts.reader.read(need), request)) for need in needs]
+        seen = [whole.with_part_of(evidence, OWN_PART) for evidence in own]
+        by_need = tuple(self._complete(evidence, common, columns, eligible) for evidence in seen)
+        return Scored(
+            needs=needs,
+            evidence=whole,
+            shares=by_need,
+            whole=score,
+            by_need=tuple(total(shares, columns.size) for shares in by_need),
+        )
+
+    def query(self, text: str, signals: Signals, request: NarrowRequest) -> Query:
+        return Query(
+            text=text,
+            sentences=sentences_of(text),
+            signals=signals,
+            earlier=earlier_turns(request.history),
+            used=request.used[::-1],
+        )
+
+    def evidence(self, query: Query) -> Evidence:
+        """What words and meaning say about every tool."""
+        words = self.parts.words.scores(query)
+        meaning = self.parts.meaning
+        found = meaning.scores(query) if meaning is not None and self.flags.dense_scores else None
+        return blend(words, found, share_of_meaning(query.signals))
+
+    def _complete(
+        self, evidence: Evidence, common: Sequence[Share], columns: Columns, eligible: Rows
+    ) -> tuple[Share, ...]:
+        """Text, server, and what they have in common; the written order of tools comes last."""
+        shares = (*evidence.shares(), server_bonus(evidence.base, columns, eligible), *common)
+        order = hierarchy(columns, total(shares, columns.size)) if columns.ranked_pairs else None
+        return shares if order is None else (*shares, order)
+
+    def _earlier(self, text: str, request: NarrowRequest) -> list[Share]:
+        """Earlier turns, for a request that leans on them."""
+        turns = earlier_turns(request.history)
+        shares: list[Share] = []
+        for turn, weight in zip(turns, weights_of_earlier(text, len(turns)), strict=True):
+            if weight > 0:
+                signals = self.parts.reader.read(turn)
+                base = self.evidence(self.query(turn, signals, NarrowRequest(text=turn))).base
+                points = np.asarray(weight * base, np.float32)
+                shares.append(Share(signal="conversation", points=points, note="from what was said before"))
+        return shares
+
+    def _apart_from_text(
+        self, query: Query, signals: Signals, request: NarrowRequest, columns: Columns
+    ) -> list[Share]:
+        shares: list[Share] = []
+        if self.flags.intent_signals:
+            shares += adjustments(columns, query.text, signals)
+        if self.flags.learned_use and self.parts.learned is not None:
+            evidence = self.parts.learned.evidence(query)
+            notes = {
+                row: found.note
+                for key, found in evidence.items()
+                if (row := columns.rows.get(key)) is not None
+            }
+            share = learned(self.parts.learned.scores(query), notes) if notes else None
+            shares += [share] if share is not None else []
+        return shares + list(unwell(columns, request.health))

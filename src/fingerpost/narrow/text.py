@@ -1,0 +1,144 @@
+"""A tool, and a request, as plain text for the scorers.
+
+The routing encoder was trained on the form `ToolText.long` writes, so that form
+is part of the model: a change there asks for a new training. What a server says
+about its tools is its own choice, so everything is bounded before it is read,
+and characters that are not text (controls, zero-width marks, halves) are gone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from fingerpost.records import Json, ToolCard
+from fingerpost.records.json import as_valid_text
+
+LONGEST_NAME: Final = 200
+LONGEST_DESCRIPTION: Final = 2000
+LONGEST_PARAMETER: Final = 200
+SHORT_PARAMETER: Final = 60
+MOST_PARAMETERS: Final = 40
+MOST_VALUES: Final = 20
+LONGEST_REQUEST: Final = 8000
+MOST_SENTENCES: Final = 4
+
+# Controls, zero-width and direction marks, private use: they carry no meaning and can hide some.
+_NOT_TEXT = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\ue000-\uf8ff\U000e0000-\U000e0fff]+"
+)
+_SPACES = re.compile(r"\s+")
+
+# `HTTPServer` is two words, `getUser` is two, `mp3` is one; `_`, `-`, `.`, `/` and the like divide.
+_NAME_WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+|[^\W\d_A-Za-z]+")
+
+_SENTENCE_END = re.compile(r"(?<=[.!?;。！？；])\s+|(?<=[。！？；])|\n+")
+SHORTEST_SENTENCE_WORDS: Final = 3
+SHORTEST_SENTENCE: Final = 25
+SHORTEST_UNSPACED: Final = 6  # characters, in scripts that write no spaces
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+
+
+def clean(text: str, longest: int) -> str:
+    """The beginning of `text` on one line, with nothing in it that cannot be seen."""
+    text = text[: longest * 2]
+    if not text.isascii():
+        text = as_valid_text(text)
+    return _SPACES.sub(" ", _NOT_TEXT.sub(" ", text)).strip()[:longest]
+
+
+def split_name(name: str) -> str:
+    """`getUserById`, `get-user-by-id` and `get_user_by_id` are all `get user by id`."""
+    return " ".join(map(str.lower, _NAME_WORD.findall(clean(name, LONGEST_NAME))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterText:
+    """One parameter: its name as words, what its description begins with, and the values it may take."""
+
+    name: str
+    about: str = ""
+    values: tuple[str, ...] = ()  # as words; encoders do not read them
+
+    def short(self) -> str:
+        if len(self.about) <= SHORT_PARAMETER:
+            return f"{self.name} {self.about}".rstrip()
+        return f"{self.name} {self.about[:SHORT_PARAMETER].rpartition(' ')[0]}".rstrip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolText:
+    """What there is to read about one tool."""
+
+    server: str
+    name: str
+    description: str
+    parameters: tuple[ParameterText, ...] = ()
+
+    def long(self) -> str:
+        """All of it in one line, the most telling first: what does not fit an encoder is cut at the end."""
+        text = f"{self.server} - " if self.server else ""
+        text += f"{self.name}: {self.description}" if self.name else self.description
+        if self.parameters:
+            text += " Parameters: " + " ".join(parameter.short() for parameter in self.parameters)
+        return text
+
+
+def tool_text(card: ToolCard) -> ToolText:
+    """The words of a card."""
+    return ToolText(
+        server=split_name(card.server),
+        name=split_name(card.name),
+        description=clean(card.description, LONGEST_DESCRIPTION),
+        parameters=_parameters(card.definition.get("inputSchema")),
+    )
+
+
+def _parameters(schema: Json) -> tuple[ParameterText, ...]:
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    if not isinstance(properties, Mapping):
+        return ()
+    return tuple(_parameter(name, about) for name, about in islice(properties.items(), MOST_PARAMETERS))
+
+
+def _parameter(name: str, schema: Json) -> ParameterText:
+    if not isinstance(schema, Mapping):
+        return ParameterText(name=split_name(name))
+    about = schema.get("description")
+    return ParameterText(
+        name=split_name(name),
+        about=clean(about, LONGEST_PARAMETER) if isinstance(about, str) else "",
+        values=_values(schema) or _values(schema.get("items")),
+    )
+
+
+def _values(schema: Json) -> tuple[str, ...]:
+    """What the schema allows, when that is a list of words: `create`, `delete`, … tell what a tool does."""
+    allowed = schema.get("enum") if isinstance(schema, Mapping) else None
+    if isinstance(allowed, str) or not isinstance(allowed, Sequence):
+        return ()
+    return tuple(split_name(value) for value in islice(allowed, MOST_VALUES) if isinstance(value, str))
+
+
+def sentences_of(text: str) -> tuple[str, ...]:
+    """The sentences of a request that has several: the first few of those long enough to mean something."""
+    found: list[str] = []
+    for piece in _SENTENCE_END.split(text[:LONGEST_REQUEST]):
+        sentence = clean(piece, LONGEST_REQUEST)
+        if _says_something(sentence):
+            found.append(sentence)
+            if len(found) == MOST_SENTENCES:
+                break
+    return tuple(found) if len(found) > 1 else ()
+
+
+def _says_something(sentence: str) -> bool:
+    if len(sentence) >= SHORTEST_SENTENCE or len(sentence.split()) >= SHORTEST_SENTENCE_WORDS:
+        return True
+    return len(_UNSPACED.findall(sentence)) >= SHORTEST_UNSPACED

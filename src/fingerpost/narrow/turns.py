@@ -1,0 +1,87 @@
+"""One order of tools for a request that may hold several needs.
+
+The first place goes to the best tool for the request as a whole. After that
+every need has its turn: the tools of a need that was served already count a
+little less, so that the next need comes up; a need whose tools are far better
+may still be served twice. Whatever its score, a need is not left without a tool
+among those offered while there is a place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from fingerpost.narrow.columns import Rows, Scores
+
+# What a tool of a need loses for each tool of that need taken before it.
+TURN: Final = 0.07
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """A tool, the need it serves, and its score when it was taken."""
+
+    row: int
+    need: int
+    score: float
+    waited: float = 0.0  # what its need had lost by then
+
+
+def best_rows(scores: Scores, eligible: Rows, count: int) -> Rows:
+    """The best `count` of the eligible rows, best first; equal ones in their order."""
+    among = scores[eligible]
+    if len(among) > count:
+        least = np.partition(among, len(among) - count)[len(among) - count]
+        ties = np.flatnonzero(among == least)[:count]
+        keep = np.sort(np.concatenate((np.flatnonzero(among > least), ties)))
+        eligible, among = eligible[keep], among[keep]
+    return eligible[np.argsort(-among, kind="stable")][:count]
+
+
+def in_turn(
+    whole: Scores, needs: Sequence[Scores], eligible: Rows, count: int, *, places: int
+) -> tuple[Pick, ...]:
+    """The order of tools over all needs. `places` is how many of them will be offered."""
+    if len(needs) < 2:
+        return tuple(Pick(int(row), 0, float(whole[row])) for row in best_rows(whole, eligible, count))
+    queues = [[int(row) for row in best_rows(need, eligible, count)] for need in needs]
+    taken: set[int] = set()
+    served = [0] * len(needs)
+    picks: list[Pick] = []
+    if len(eligible):
+        first = int(best_rows(whole, eligible, 1)[0])
+        owner = int(np.argmax([float(need[first]) for need in needs]))
+        picks.append(Pick(first, owner, max(float(whole[first]), float(needs[owner][first]))))
+        taken.add(first)
+        served[owner] += 1
+    while len(picks) < count:
+        waiting = [need for need, times in enumerate(served) if not times]
+        pick = _best(waiting, needs, queues, taken, served) if places - len(picks) <= len(waiting) else None
+        pick = pick or _best(range(len(needs)), needs, queues, taken, served)
+        if pick is None:
+            break
+        picks.append(pick)
+        taken.add(pick.row)
+        served[pick.need] += 1
+    return tuple(picks)
+
+
+def _best(
+    among: Iterable[int], needs: Sequence[Scores], queues: list[list[int]], taken: set[int], served: list[int]
+) -> Pick | None:
+    best: Pick | None = None
+    for need in among:
+        queue = queues[need]
+        while queue and queue[0] in taken:
+            queue.pop(0)
+        if not queue:
+            continue
+        waited = TURN * served[need]
+        score = float(needs[need][queue[0]]) - waited
+        if best is None or score > best.score:
+            best = Pick(queue[0], need, score, waited)
+    return best

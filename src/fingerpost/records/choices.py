@@ -1,0 +1,26 @@
+"""What was chosen for a request, and what tends to follow what: the memory that learning works from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One tool that was used for a request, and whether that was the right thing to do."""
+
+    request: str
+    tool: str
+    worked: bool
+    at: datetime
+    conversation: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Following:
+    """How often `then` was the next tool that worked after `tool`, in the same conversation."""
+
+    tool: str
+    then: str
+    times: int

@@ -1,0 +1,145 @@
+"""What narrowing concludes about a request, from "is a tool needed" to the few tools offered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class NeedVerdict(StrEnum):
+    """Would the language model alone do?"""
+
+    TOOL = "tool"
+    NONE = "none"
+    UNCLEAR = "unclear"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """Whether the request needs a tool at all. The score is the probability that it does."""
+
+    verdict: NeedVerdict
+    score: float
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntentMatch:
+    """One of the twelve categories a request seems to be about, and the words that say so."""
+
+    category: str
+    score: float  # 0..1
+    words: tuple[str, ...] = ()
+
+
+class EntityKind(StrEnum):
+    """Things in a request that tools take as arguments."""
+
+    PATH = "path"
+    URL = "url"
+    EMAIL = "email"
+    DATE = "date"
+    TIME = "time"
+    ID = "id"
+    NUMBER = "number"
+    QUOTED = "quoted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entity:
+    """One such thing, as it stands in the request."""
+
+    kind: EntityKind
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mention:
+    """A tool (by key) or a server the request names outright, and the words that name it."""
+
+    kind: str  # "tool" or "server"
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signals:
+    """What can be read off a request without knowing the tools' texts."""
+
+    language: str = "en"  # en, he, zh, … by script and words; "und" when there are no letters
+    gloss: str = ""  # the request's tool vocabulary in English, when it is in another language
+    intents: tuple[IntentMatch, ...] = ()  # best first
+    urgent: bool = False
+    mentions: tuple[Mention, ...] = ()
+    entities: tuple[Entity, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One signal's share of a candidate's score: `points` is what it added or took."""
+
+    signal: str
+    points: float
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One tool that was considered, and why it stands where it stands."""
+
+    tool: str
+    score: float
+    parts: tuple[Part, ...] = ()
+    need: int = 0  # which of the shortlist's `needs` it serves
+    offered: bool = False
+    lost: str = ""  # why it is not offered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HiddenTool:
+    """A tool that may not be found by this caller, and the rule that says so."""
+
+    tool: str
+    rule: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerChoice:
+    """Which servers a conversation works with, and who decided."""
+
+    servers: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    by: str = "scores"  # "scores", "model", or "off" (below the thresholds, or switched off)
+    reasoning: str = ""
+    milliseconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortlist:
+    """The few ranked tools, with scores, and how many were considered."""
+
+    candidates: tuple[Candidate, ...] = ()  # best first; those with `offered` go to the model
+    considered: int = 0
+    hidden: tuple[HiddenTool, ...] = ()
+    needs: tuple[str, ...] = ()  # the request, split where it asks for several things
+    fit: float = 0.0  # is there a suitable tool here at all: a calibrated 0..1
+    catalog_version: int = 0
+    dense: bool = False  # whether vectors took part, or words alone
+    cached: bool = False
+
+    @property
+    def offered(self) -> tuple[Candidate, ...]:
+        return tuple(candidate for candidate in self.candidates if candidate.offered)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Narrowing:
+    """Everything narrowing concluded about one request."""
+
+    need: Need
+    signals: Signals = field(default_factory=Signals)
+    shortlist: Shortlist = field(default_factory=Shortlist)
+    servers: ServerChoice | None = None
+    milliseconds: float = 0.0
+    packet_id: str | None = None

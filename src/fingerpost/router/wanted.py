@@ -1,0 +1,34 @@
+"""What may be said with a request or a call: everything optional, by name."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from fingerpost.records import Message
+
+
+class Circumstances(TypedDict, total=False):
+    """What may be said about a call: the fields of `CallContext`, all optional."""
+
+    packet_id: str | None
+    conversation: str | None
+    caller: str | None
+    profile: str | None
+    request: str
+    working_directory: str | None
+    seconds: float | None
+    tokens_left: int | None
+    dry_run: bool
+
+
+class Wanted(TypedDict, total=False):
+    """What may be said about a request whose tools are looked for."""
+
+    history: tuple[Message, ...]
+    conversation: str | None
+    caller: str | None
+    profile: str | None
+    server: str | None  # only tools of this one
+    max_tools: int | None
+    used: tuple[str, ...]  # tools this conversation has used, the latest last
+    about: str | None  # a tool to explain however far behind it came in

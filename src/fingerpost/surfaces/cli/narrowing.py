@@ -1,0 +1,24 @@
+"""Narrowing for a command: wait a little for the vectors, then ask."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fingerpost.records import Narrowing
+    from fingerpost.router import Router
+
+VECTOR_SECONDS = 20.0  # a first run makes the vectors of all tools; after so long words alone must do
+
+
+async def narrow(
+    router: Router,
+    text: str,
+    *,
+    server: str | None = None,
+    max_tools: int | None = None,
+    about: str | None = None,
+) -> Narrowing:
+    """What narrowing concludes about `text` over the tools that are there now."""
+    await router.settle(VECTOR_SECONDS)
+    return await router.narrow(text, server=server, max_tools=max_tools, about=about)

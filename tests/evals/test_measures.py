@@ -1,0 +1,140 @@
+"""Which queries count for which figure, comparing two runs, and bounds."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from fingerpost.errors import ConfigError
+from fingerpost.evals.compare import Difference, differences
+from fingerpost.evals.gate import bound, unmet
+from fingerpost.evals.measures import Measure, measures
+from fingerpost.evals.records import Prediction, QueryRecord, Ranked
+
+
+def said(
+    name: str, *tools: str, verdict: str = "tool", need: float = 0.9, fit: float = 0.9, ms: float = 1.0
+) -> Prediction:
+    ranking = tuple(Ranked(tool=tool, score=1 - place / 10) for place, tool in enumerate(tools))
+    return Prediction(id=name, verdict=verdict, need=need, fit=fit, ranking=ranking, ms=ms)
+
+
+def asked(name: str, *relevant: str, needs: bool | None = True, **more: object) -> QueryRecord:
+    return QueryRecord(id=name, query=name, relevant=relevant, needs_tool=needs, **more)  # pyright: ignore[reportArgumentType] - fields by name
+
+
+def figures(queries: list[QueryRecord], predictions: list[Prediction]) -> dict[str, float]:
+    found = measures(queries, {prediction.id: prediction for prediction in predictions})
+    return {measure.name: measure.value for measure in found}
+
+
+def test_only_queries_that_need_a_tool_and_name_one_count_for_recall() -> None:
+    queries = [asked("1", "a"), asked("2", "b", "c"), asked("3", needs=False), asked("4"), asked("5", "a")]
+    predictions = [said("1", "a"), said("2", "x", "c"), said("3", "a"), said("4", "a")]
+    found = figures(queries, predictions)
+    assert found["recall@1"] == pytest.approx(0.5)
+    assert found["recall@3"] == pytest.approx(0.75)
+    assert found["all@10"] == pytest.approx(0.5)
+    assert found["mrr"] == pytest.approx(0.75)
+
+
+def test_groups_are_used_instead_of_the_relevant_tools_where_they_are_given() -> None:
+    groups = (frozenset({"a", "a~2"}), frozenset({"b"}))
+    found = figures([asked("1", "a", "b", groups=groups)], [said("1", "a~2", "a", "b")])
+    assert (found["recall@1"], found["recall@3"]) == (0.5, 1.0)
+
+
+def test_need_is_judged_where_the_label_means_it_and_an_unclear_verdict_by_its_score() -> None:
+    queries = [
+        asked("1", needs=True, scope="world"),
+        asked("2", needs=False, scope="world"),
+        asked("3", needs=False, scope="world"),
+        asked("4", needs=False, scope="candidates", candidates=("a",)),
+    ]
+    predictions = [
+        said("1", verdict="unclear", need=0.55),
+        said("2", verdict="none", need=0.1),
+        said("3", verdict="tool", need=0.8),
+        said("4", verdict="tool", need=0.9),
+    ]
+    found = figures(queries, predictions)
+    assert found["need_accuracy"] == pytest.approx(2 / 3)
+    assert found["need_false_positives"] == pytest.approx(1 / 2)
+    assert found["need_unclear"] == pytest.approx(1 / 3)
+    assert found["need_auc"] == pytest.approx(1 / 2)
+    assert found["need_any_false_positives"] == pytest.approx(2 / 3)
+
+
+def test_fit_is_judged_over_candidate_lists_and_certainty_over_rankings() -> None:
+    queries = [
+        asked("1", "a", candidates=("a", "b"), scope="candidates"),
+        asked("2", "b", candidates=("b",), scope="candidates"),
+        asked("3", needs=False, candidates=("c",), scope="candidates"),
+        asked("4", "c"),
+    ]
+    predictions = [
+        said("1", "a", fit=0.9),
+        said("2", "a", fit=0.3),
+        said("3", "c", fit=0.4),
+        said("4", "c", fit=0.8),
+    ]
+    found = figures(queries, predictions)
+    assert found["fit_auc"] == pytest.approx(0.5)
+    assert found["fit_accuracy"] == pytest.approx(2 / 3)
+    assert found["risk@50"] == 0.0
+    assert found["risk_area"] == pytest.approx((0 + 0 + 1 / 3) / 3)
+    assert found["ms_p50"] == 1.0
+
+
+def test_a_set_without_labels_gives_no_figures_it_cannot_know() -> None:
+    assert set(figures([asked("1", needs=None)], [said("1")])) == {"ms_p50", "ms_p99"}
+    assert figures([], []) == {}
+
+
+def test_a_run_that_is_better_on_every_query_is_clearly_better_and_a_wash_is_not() -> None:
+    queries = [asked(str(number), "a") for number in range(60)]
+
+    def run(right: set[int]) -> list[Measure]:
+        lines = [said(str(number), "a" if number in right else "x") for number in range(60)]
+        return measures(queries, {line.id: line for line in lines})
+
+    half, most, other = run({*range(30)}), run({*range(55)}), run({*range(30, 60)})
+    found = {one.name: one for one in differences(half, most)}
+    assert found["recall@1"].change == pytest.approx(25 / 60)
+    assert found["recall@1"].verdict == "better"
+    assert found["recall@1"].low < 25 / 60 < found["recall@1"].high
+    wash = {one.name: one for one in differences(half, other)}["recall@1"]
+    assert (wash.change, wash.verdict) == (0.0, "no clear difference")
+    assert {one.name: one for one in differences(most, half)}["recall@1"].verdict == "worse"
+
+
+def test_lower_is_better_for_time() -> None:
+    faster = Difference(name="ms_p50", before=9, after=5, low=-5, high=-3, queries=9, better=-1)
+    assert faster.verdict == "better"
+
+
+def test_only_queries_both_runs_answered_are_compared() -> None:
+    queries = [asked("1", "a"), asked("2", "a")]
+    one = measures(queries, {"1": said("1", "a"), "2": said("2", "x")})
+    other = measures(queries, {"1": said("1", "a")})
+    found = {item.name: item for item in differences(one, other)}
+    assert (found["recall@1"].before, found["recall@1"].queries) == (1.0, 1)
+
+
+def test_bounds_are_kept_or_explained() -> None:
+    def constant(name: str, value: float) -> Measure:
+        return Measure(
+            name=name, about="", ids=("1",), rows=np.array([[value]]), sum_up=lambda r: float(r.mean())
+        )
+
+    found = [constant("recall@5", 0.7), constant("need_auc", math.nan)]
+    assert unmet([bound("recall@5=0.7", least=True), bound("recall@5=0.9", least=False)], found) == []
+    assert unmet([bound("recall@5=0.8", least=True)], found) == ["recall@5 at least 0.8: it is 0.7"]
+    assert unmet([bound("need_auc=0.5", least=True)], found) == ["need_auc at least 0.5: it is nan"]
+    with pytest.raises(ConfigError, match="no figure 'recall@7'") as caught:
+        unmet([bound("recall@7=0.8", least=True)], found)
+    assert "recall@5" in str(caught.value.hint)
+    with pytest.raises(ConfigError, match="not NAME=VALUE"):
+        bound("recall", least=True)

@@ -1,0 +1,271 @@
+"""The adapter for OpenAI-compatible models, against a real server over HTTP."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import anyio
+import pytest
+
+from fingerpost.errors import (
+    ConfigError,
+    ModelError,
+    ModelRefused,
+    ModelReplyInvalid,
+    ModelTimeout,
+    ModelUnavailable,
+)
+from fingerpost.llm import ModelRequest, ModelUsage, OpenAIChat, ResponseSchema
+from fingerpost.records import Message
+from fingerpost.settings import ModelSettings
+from tests.llm.wire_server import KEY, Hanging, Model, chat, endless, raw, refused, said, squeezed
+from tests.requirements import proves
+
+HELLO = ModelRequest(messages=(Message(role="user", text="hello"),))
+SCHEMA = ResponseSchema(name="answer", schema={"type": "object", "properties": {"a": {"type": "integer"}}})
+
+
+async def test_a_reply_comes_with_its_text_its_model_its_tokens_and_its_time():
+    model = Model(said("hi there"))
+    async with chat(model) as client:
+        reply = await client.complete(HELLO)
+    assert reply.text == "hi there"
+    assert reply.model == "tiny-1"
+    assert reply.usage == ModelUsage(prompt_tokens=12, completion_tokens=3)
+    assert ModelUsage(prompt_tokens=12, completion_tokens=3).total == 15
+    assert reply.finish == "stop"
+    assert reply.milliseconds > 0
+    assert model.headers[0]["authorization"] == f"Bearer {KEY}"
+
+
+@proves("E2")
+async def test_only_what_was_asked_for_is_sent():
+    model = Model(said("{}"))
+    async with chat(model) as client:
+        await client.complete(HELLO)
+        await client.complete(
+            ModelRequest(
+                messages=(Message(role="system", text="be brief"), *HELLO.messages),
+                temperature=0.1,
+                max_tokens=300,
+                top_p=0.9,
+                schema=SCHEMA,
+                tools=({"type": "function", "function": {"name": "look", "parameters": {}}},),
+            )
+        )
+    plain, full = model.asked
+    assert plain == {"model": "tiny", "messages": [{"role": "user", "content": "hello"}]}
+    assert (full["temperature"], full["max_tokens"], full["top_p"]) == (0.1, 300, 0.9)
+    assert full["messages"][0] == {"role": "system", "content": "be brief"}
+    assert full["response_format"]["type"] == "json_schema"
+    assert full["response_format"]["json_schema"]["schema"] == SCHEMA.schema
+    assert full["tools"][0]["function"]["name"] == "look"
+
+
+async def test_tool_calls_are_handed_over_as_they_were_written():
+    call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{"}}
+    choice = {"finish_reason": "tool_calls", "message": {"content": None, "tool_calls": [call, 7]}}
+    async with chat(Model(said("", choices=[choice]))) as client:
+        reply = await client.complete(HELLO)
+    assert reply.text == ""
+    assert reply.tool_calls == (call,)
+    assert reply.finish == "tool_calls"
+
+
+@pytest.mark.parametrize(
+    "first", [refused(429, "slow down", {"retry-after": "0.05"}), refused(500, "oops"), refused(503, "busy")]
+)
+async def test_an_overloaded_server_is_asked_once_more(first: Any):
+    model = Model(first, said("better now"))
+    async with chat(model) as client:
+        assert (await client.complete(HELLO)).text == "better now"
+    assert len(model.asked) == 2
+
+
+@pytest.mark.parametrize(("status", "words"), [(429, "is overloaded"), (500, "failed"), (502, "failed")])
+async def test_a_server_that_stays_overloaded_is_unavailable_after_two_tries(status: int, words: str):
+    model = Model(refused(status, "no capacity"))
+    async with chat(model) as client:
+        with pytest.raises(ModelUnavailable, match=f"tiny {words} .*no capacity"):
+            await client.complete(HELLO)
+    assert len(model.asked) == 2
+
+
+async def test_a_server_that_asks_for_an_hour_of_patience_is_not_waited_for():
+    model = Model(refused(429, "quota used up", {"retry-after": "3600"}))
+    async with chat(model) as client:
+        with pytest.raises(ModelUnavailable, match="quota used up"):
+            await client.complete(HELLO)
+    assert len(model.asked) == 1
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 307])
+async def test_a_request_that_is_refused_is_not_repeated(status: int):
+    model = Model(refused(status, f"no: {KEY}", {"location": "http://127.0.0.1:9/"}))
+    async with chat(model) as client:
+        with pytest.raises(ModelRefused) as refusal:
+            await client.complete(HELLO)
+    assert len(model.asked) == 1
+    assert str(status) in str(refusal.value)
+    assert refusal.value.model == "tiny"
+
+
+async def test_the_key_is_never_in_a_message():
+    for answer in (refused(401, f"Incorrect API key provided: {KEY}"), raw(f"<b>{KEY}</b>".encode())):
+        async with chat(Model(answer)) as client:
+            with pytest.raises(ModelError) as failure:
+                await client.complete(HELLO)
+        assert KEY not in str(failure.value)
+        assert KEY not in repr(failure.value)
+
+
+async def test_an_option_the_model_does_not_take_is_left_out_from_then_on():
+    def picky(body: dict[str, Any]) -> Any:
+        if "temperature" in body:
+            return refused(400, "only the default is supported", param="temperature")
+        if "max_tokens" in body:
+            return refused(400, "use max_completion_tokens", param="max_tokens")
+        if "response_format" in body:
+            return refused(422, "this server does not support response_format json_schema")
+        return said("fine")
+
+    model = Model(picky)
+    asked = ModelRequest(messages=HELLO.messages, temperature=0.1, max_tokens=300, schema=SCHEMA)
+    async with chat(model) as client:
+        assert (await client.complete(asked)).text == "fine"
+        assert len(model.asked) == 4
+        await client.complete(asked)
+    assert len(model.asked) == 5
+    assert set(model.asked[-1]) == {"model", "messages", "max_completion_tokens"}
+
+
+async def test_a_server_that_hangs_is_a_timeout_and_hears_that_nobody_waits():
+    model = Hanging(said("never"))
+    async with chat(model, timeout=1) as client:
+        with pytest.raises(ModelTimeout, match="did not answer within 1 s"):
+            await client.complete(HELLO)
+        with anyio.fail_after(10):
+            await model.gone.wait()
+
+
+async def test_cancelling_ends_the_request():
+    model = Hanging(said("never"))
+    async with chat(model) as client:
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(client.complete, HELLO)
+                await model.reached.wait()
+                tasks.cancel_scope.cancel()
+            await model.gone.wait()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        raw(b'{"choices": [{"message": {"con'),
+        raw(b"<html>Sign in</html>", kind="text/html"),
+        raw(b""),
+        raw(b"[1, 2]"),
+        raw(b"[" * 100_000),
+        raw(b"\xff\xfe\x00junk"),
+        said("x", choices=[]),
+        said("x", choices=None),
+        said("x", choices=[{"message": None}]),
+        said("x", choices="many"),
+    ],
+)
+async def test_a_reply_that_is_none_is_said_to_be_none(answer: Any):
+    async with chat(Model(answer)) as client:
+        with pytest.raises(ModelReplyInvalid, match="tiny answered with"):
+            await client.complete(HELLO)
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        ({"usage": None}, "x"),
+        ({"usage": {"prompt_tokens": "12", "completion_tokens": -1}}, "x"),
+        ({"model": None}, "x"),
+        ({"choices": [{"message": {"content": None}}]}, ""),
+        (
+            {"choices": [{"message": {"content": [{"type": "text", "text": "in "}, {"text": "parts"}]}}]},
+            "in parts",
+        ),
+    ],
+)
+async def test_what_a_server_leaves_out_does_not_matter(parts: dict[str, Any], text: str):
+    async with chat(Model(said("x", **parts))) as client:
+        reply = await client.complete(HELLO)
+    assert reply.text == text
+    assert reply.usage is None or "usage" not in parts
+
+
+@pytest.mark.parametrize(
+    "answer", [said("x" * 100_000), endless(), endless(500), raw(b"x" * 100_000, status=400)]
+)
+async def test_a_huge_body_is_cut_off_while_reading(answer: Any):
+    async with chat(Model(answer), limit=50_000) as client:
+        with pytest.raises(ModelReplyInvalid, match="more than 50,000 bytes"):
+            await client.complete(HELLO)
+
+
+async def test_a_compressed_reply_is_not_unpacked():
+    model = Model(squeezed("hi"))
+    async with chat(model) as client:
+        with pytest.raises(ModelReplyInvalid, match="compressed"):
+            await client.complete(HELLO)
+    assert model.headers[0]["accept-encoding"] == "identity"
+
+
+async def test_nobody_at_the_address_is_unavailable():
+    settings = ModelSettings(model="tiny", base_url="http://127.0.0.1:9/v1", timeout=20)
+    async with OpenAIChat(settings) as client:
+        with pytest.raises(ModelUnavailable, match="tiny cannot be reached"):
+            await client.complete(HELLO)
+
+
+async def test_a_key_meant_for_openai_is_not_sent_elsewhere(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-real-0123456789abcdefghij")
+    model = Model(said("hi"))
+    async with chat(model, api_key=None) as client:
+        await client.complete(HELLO)
+    assert "sk-real" not in json.dumps(model.headers)
+
+
+async def test_no_key_for_openai_itself_is_a_mistake_in_the_settings(monkeypatch: pytest.MonkeyPatch):
+    for variable in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+    async with OpenAIChat(ModelSettings(model="gpt")) as client:
+        with pytest.raises(ConfigError, match="no key is configured for the model gpt"):
+            await client.complete(HELLO)
+
+
+def test_without_the_package_the_error_names_what_to_install():
+    program = """
+import sys
+sys.modules["openai"] = None
+import anyio
+from fingerpost.errors import ConfigError
+from fingerpost.llm import ModelRequest, OpenAIChat
+from fingerpost.settings import ModelSettings
+try:
+    model = OpenAIChat(ModelSettings(model="m", base_url="http://127.0.0.1:9"))
+    anyio.run(model.complete, ModelRequest(messages=()))
+except ConfigError as error:
+    print(error.hint)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=50
+    )
+    assert done.stdout.strip() == "pip install 'fingerpost[openai]'"
+
+
+def test_the_package_is_loaded_only_when_a_model_is_asked():
+    program = "import sys, fingerpost.llm; print('openai' in sys.modules, 'httpx2' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=50
+    )
+    assert done.stdout.split() == ["False", "False"]

@@ -1,0 +1,46 @@
+"""The scripted model of the test kit keeps to its script."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from fingerpost.errors import ModelUnavailable
+from fingerpost.llm import ChatModel, ModelReply, ModelRequest
+from fingerpost.records import Message
+from fingerpost.testing import HANG, ScriptedModel
+
+
+def ask(text: str) -> ModelRequest:
+    return ModelRequest(messages=(Message(role="user", text=text),))
+
+
+async def test_lines_come_in_order_and_every_request_is_kept():
+    gone = ModelUnavailable("gone", model="scripted")
+    written = ModelReply(text="two", model="other")
+    model: ChatModel = ScriptedModel(["one", gone, written])
+    assert (await model.complete(ask("a"))).text == "one"
+    with pytest.raises(ModelUnavailable):
+        await model.complete(ask("b"))
+    assert await model.complete(ask("c")) is written
+    assert isinstance(model, ScriptedModel)
+    assert [request.messages[0].text for request in model.asked] == ["a", "b", "c"]
+
+
+async def test_a_function_answers_by_what_it_is_asked():
+    async def echo(request: ModelRequest) -> str:
+        return request.messages[-1].text.upper()
+
+    assert (await ScriptedModel(echo).complete(ask("hi"))).text == "HI"
+    assert (await ScriptedModel(lambda _: "yes").complete(ask("hi"))).text == "yes"
+
+
+async def test_a_script_that_ran_out_fails_the_test():
+    with pytest.raises(AssertionError, match="no more lines"):
+        await ScriptedModel([]).complete(ask("hi"))
+
+
+async def test_a_hanging_model_can_be_cancelled():
+    with anyio.move_on_after(0.05) as scope:
+        await ScriptedModel([HANG]).complete(ask("hi"))
+    assert scope.cancelled_caught

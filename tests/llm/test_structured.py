@@ -1,0 +1,92 @@
+"""JSON out of what models write: found where it is, never guessed, never a crash."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fingerpost.llm import structured
+from fingerpost.llm.structured import LONGEST_REPLY
+from tests.catalog.definitions import UNHURRIED
+
+ANSWER = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+objects = st.dictionaries(st.text(), values, max_size=5)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1}',
+        ' \n{"a": 1}\n',
+        '```json\n{"a": 1}\n```',
+        'Sure!\n```\n{"a": 1}\n```\nHope that helps.',
+        'The answer is {"a": 1}, I think.',
+        'The set [1] has {"b": 2} but the answer is {"a": 1}.',
+        'First I thought {"a": 0}. No: {"a": 1}',
+        '<think>maybe {"a": 7}</think>{"a": 1}',
+        'maybe {"a": 7} </think>\n{"a": 1}',
+        '{"a": 1,}',
+        'So: {"a": 1, "b": [1, 2,], "c": "x,]",}',
+        'text { not json } and {"a": 1}',
+    ],
+)
+def test_the_object_is_found(text: str):
+    found = structured(text, ANSWER)
+    assert isinstance(found, dict)
+    assert found["a"] == 1
+
+
+def test_a_comma_inside_a_text_stays():
+    assert structured('{"a": 1, "c": "x,]",}', ANSWER) == {"a": 1, "c": "x,]"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "no json at all",
+        '{"a": "one"}',
+        '{"a": 1',
+        '{"a": NaN}',
+        '{"a": 1, "b": Infinity}',
+        '{"a": 1, "b": 1e999}',
+        '{"a": 1, "b": ' + "9" * 5000 + "}",
+        '{"a": ' * 5000,
+        "[" * 100_000,
+        '{"a": 1, "b": ' + "[" * 500 + "]" * 500 + "}",
+        '"\\' * 50_000,
+        "<think>" * 30_000,
+        " " * LONGEST_REPLY + '{"a": 1}',
+    ],
+)
+def test_what_is_not_there_is_not_made_up(text: str):
+    assert structured(text, ANSWER) is None
+
+
+def test_without_a_schema_any_object_or_array_will_do():
+    assert structured("well: [1, 2]") == [1, 2]
+    assert structured("7") is None
+
+
+@UNHURRIED
+@given(objects)
+def test_every_object_survives_fences_and_prose(value: dict[str, Any]):
+    for text in (json.dumps(value), f"```json\n{json.dumps(value)}\n```", f"Here: {json.dumps(value)} Done."):
+        assert structured(text, {"type": "object"}) == value
+
+
+@UNHURRIED
+@given(st.text(alphabet='{}[]",:\\`<>/think 12aé\n', max_size=400))
+def test_junk_never_raises(text: str):
+    found = structured(text, ANSWER)
+    assert found is None or (isinstance(found, dict) and isinstance(found["a"], int))

@@ -1,0 +1,97 @@
+"""A small OpenAI-compatible server that answers as told: real HTTP, real status codes, real faults."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from fingerpost.llm import OpenAIChat
+from fingerpost.settings import ModelSettings
+from fingerpost.testing import served
+
+KEY = "sk-test-0123456789abcdefghij"
+
+Answer = Callable[[dict[str, Any]], Response]
+
+
+def said(text: str | None, **more: Any) -> Response:
+    """An ordinary reply."""
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+    usage = {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15}
+    body = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "tiny-1"}
+    return JSONResponse({**body, "choices": [choice], "usage": usage, **more})
+
+
+def refused(status: int, message: str, headers: Mapping[str, str] | None = None, **more: Any) -> Response:
+    return JSONResponse({"error": {"message": message, **more}}, status, headers=headers)
+
+
+def raw(body: bytes, *, status: int = 200, kind: str = "application/json") -> Response:
+    return Response(body, status, media_type=kind)
+
+
+def endless(status: int = 200) -> Response:
+    async def chunks() -> AsyncIterator[bytes]:
+        while True:
+            yield b" " * 65_536
+            await anyio.lowlevel.checkpoint()  # or nothing else would ever run on this loop
+
+    return StreamingResponse(chunks(), status, media_type="application/json")
+
+
+def squeezed(text: str) -> Response:
+    body = gzip.compress(said(text).body)
+    return Response(body, media_type="application/json", headers={"content-encoding": "gzip"})
+
+
+class Model:
+    """What the server was asked, and what it answers next: one answer per request, the last for ever."""
+
+    def __init__(self, *answers: Answer | Response) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.reached = anyio.Event()
+        self.gone = anyio.Event()
+        self._answers = list(answers)
+
+    @property
+    def app(self) -> Starlette:
+        return Starlette(routes=[Route("/v1/chat/completions", self.complete, methods=["POST"])])
+
+    async def complete(self, request: Request) -> Response:
+        self.asked.append(json.loads(await request.body()))
+        self.headers.append(dict(request.headers))
+        self.reached.set()
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        return answer(self.asked[-1]) if not isinstance(answer, Response) else answer
+
+
+class Hanging(Model):
+    """Takes the request and never answers; `gone` is set when the client has hung up."""
+
+    async def complete(self, request: Request) -> Response:
+        await super().complete(request)
+        while not await request.is_disconnected():  # noqa: ASYNC110 - starlette offers no event for it
+            await anyio.sleep(0.01)
+        self.gone.set()
+        return said("too late")
+
+
+@asynccontextmanager
+async def chat(model: Model, *, limit: int | None = None, **settings: Any) -> AsyncGenerator[OpenAIChat]:
+    """Our adapter, speaking to `model` over the loopback."""
+    async with served(model.app) as address:
+        given = {"model": "tiny", "base_url": f"{address}/v1", "api_key": KEY, "timeout": 20, **settings}
+        bound = {} if limit is None else {"reply_bytes": limit}
+        async with OpenAIChat(ModelSettings.model_validate(given), **bound) as client:
+            yield client

@@ -1,0 +1,73 @@
+"""The encoder that comes with the package, with its real weights."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fingerpost.narrow.dense import DenseScorer, Encoder
+from fingerpost.settings.model import NarrowSettings
+from tests.narrow.scoring import EVERYDAY, ask, best
+
+pytestmark = pytest.mark.skipif(not Encoder().is_there, reason="the weights are not in this checkout")
+
+
+@pytest.fixture(scope="module")
+def encoder() -> Encoder:
+    return Encoder()
+
+
+def test_a_text_becomes_a_unit_vector_always_the_same(encoder: Encoder) -> None:
+    vector = encoder.encode("What is the weather in Paris?")
+    assert vector.shape == (384,)
+    assert vector.dtype == np.float32
+    assert np.linalg.norm(vector) == pytest.approx(1.0, abs=1e-5)
+    assert np.array_equal(vector, encoder.encode("What is the weather in Paris?"))
+
+
+def test_what_means_the_same_is_near_and_what_does_not_is_far(encoder: Encoder) -> None:
+    request = encoder.encode("Will I need an umbrella in Haifa tomorrow?")
+    weather = encoder.encode("weather - get forecast: The weather forecast of the coming days for a city.")
+    database = encoder.encode("postgres - run query: Runs an SQL statement on a database.")
+    assert request @ weather > request @ database + 0.1
+
+
+def test_tools_are_found_without_a_shared_word(encoder: Encoder) -> None:
+    with DenseScorer(encoder) as scorer:
+        scorer.prepare(EVERYDAY)
+        assert scorer.wait(30)
+        assert best(scorer, EVERYDAY, "Is it going to be sunny in Haifa?") == "weather/get_forecast"
+        assert best(scorer, EVERYDAY, "drop a line to grandma by mail") == "gmail/send_message"
+
+
+@pytest.mark.parametrize("text", ["", "\x00", "🙂" * 50, "\ud800 half", "a" * 1_000_000, "שלום 你好 привет"])
+def test_junk_becomes_a_vector_too(encoder: Encoder, text: str) -> None:
+    assert np.isfinite(encoder.encode(text)).all()
+
+
+def test_several_threads_get_the_same_vectors() -> None:
+    fresh = Encoder()
+    texts = [f"request number {number}" for number in range(8)]
+    with ThreadPoolExecutor(4) as threads:
+        together = list(threads.map(fresh.encode, texts))
+    assert all(
+        np.array_equal(vector, fresh.encode(text)) for vector, text in zip(together, texts, strict=True)
+    )
+
+
+def test_scores_of_the_same_request_do_not_depend_on_when_it_is_asked(encoder: Encoder) -> None:
+    with DenseScorer(encoder) as scorer:
+        scorer.prepare(EVERYDAY)
+        assert scorer.wait(30)
+        assert np.array_equal(scorer.scores(ask("read it")), scorer.scores(ask("read it")))
+
+
+def test_the_settings_say_where_vectors_are_kept(tmp_path: Path) -> None:
+    with DenseScorer.from_settings(NarrowSettings(vectors=str(tmp_path / "kept"))) as scorer:
+        scorer.prepare(EVERYDAY[:1])
+        assert scorer.wait(30)
+        assert scorer.ready == 1.0
+    assert list((tmp_path / "kept").glob("*.vectors"))

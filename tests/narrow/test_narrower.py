@@ -1,0 +1,353 @@
+"""From a request to the few tools that are offered, through `Narrower`."""
+
+from __future__ import annotations
+
+import math
+import threading
+from pathlib import Path
+
+import pytest
+
+from fingerpost.catalog import Snapshot
+from fingerpost.events import MemorySink, RequestNarrowed
+from fingerpost.narrow.narrower import Narrower
+from fingerpost.narrow.parts import shipped
+from fingerpost.narrow.request import NarrowRequest
+from fingerpost.records import HiddenTool, Message, ServerChoice
+from tests.narrow.narrowing import candidate, narrowed, narrower_of, offered, settings_of, snapshot_of, tool
+from tests.requirements import proves
+
+OFFICE = {
+    "calendar": [
+        tool("create_event", "Put an event or appointment into the calendar.", "title", "start"),
+        tool("list_events", "List the events of a day or week in the calendar.", "day"),
+        tool("delete_event", "Delete an event from the calendar.", "event_id"),
+    ],
+    "travel": [
+        tool("search_flights", "Search flights between two cities on a date.", "origin", "destination"),
+        tool("search_hotels", "Search hotels in a city.", "city"),
+        tool("book_train", "Book a train ticket.", "origin", "destination"),
+    ],
+    "weather": [tool("get_forecast", "The weather forecast for a city: rain, temperature, wind.", "city")],
+    "mail": [
+        tool("send_email", "Send an email message to somebody.", "to", "subject", "body"),
+        tool("search_inbox", "Search messages in the inbox.", "query"),
+    ],
+}
+
+
+@proves("D3", "N4")
+def test_the_tool_that_suits_is_offered_first_and_its_score_adds_up() -> None:
+    narrowing = narrowed("What is the weather forecast for Oslo tomorrow?", OFFICE)
+    assert offered(narrowing)[0] == "weather/get_forecast"
+    for one in narrowing.shortlist.candidates:
+        assert math.isclose(one.score, sum(part.points for part in one.parts), abs_tol=0.002), one
+        assert one.offered != bool(one.lost)
+
+
+@proves("D4")
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_never_more_tools_are_offered_than_asked_for(most: int) -> None:
+    text = "find a flight, a hotel and a train, then put everything in my calendar and send an email"
+    assert len(offered(narrowed(text, OFFICE, max_tools=most))) <= most
+    by_settings = narrowed(text, OFFICE, settings_of(narrow={"max_tools": most}))
+    assert len(offered(by_settings)) <= most
+
+
+@proves("D4")
+def test_four_tools_are_the_most_by_default() -> None:
+    many = {"s": [tool(f"search_flights_{number}", "Search flights.") for number in range(12)]}
+    assert len(offered(narrowed("search flights", many))) == 4
+
+
+@proves("D3")
+def test_a_request_with_one_clear_tool_gets_a_short_list() -> None:
+    assert offered(narrowed("What is the weather forecast?", OFFICE)) == ["weather/get_forecast"]
+
+
+@proves("D3", "N3")
+def test_every_need_of_a_request_gets_its_tool() -> None:
+    narrowing = narrowed("search flights from Rome to Oslo and put an event in my calendar", OFFICE)
+    assert narrowing.shortlist.needs == ("search flights from Rome to Oslo", "put an event in my calendar")
+    assert {"travel/search_flights", "calendar/create_event"} <= set(offered(narrowing))
+    served = {candidate(narrowing, key).need for key in ("travel/search_flights", "calendar/create_event")}
+    assert served == {0, 1}
+
+
+@proves("D12")
+def test_needs_are_not_taken_apart_when_the_flag_is_off() -> None:
+    text = "search flights from Rome to Oslo and put an event in my calendar"
+    assert narrowed(text, OFFICE, settings_of(flags={"split_needs": False})).shortlist.needs == (text,)
+
+
+@proves("D3")
+def test_a_tool_or_a_server_named_outright_goes_first() -> None:
+    copies = {
+        "alpha": [tool("search_notes", "Search the notes.")],
+        "zeta": [tool("search_notes_fast", "Search the notes.")],
+    }
+    named = narrowed("search the notes with search_notes_fast", copies)
+    assert offered(named)[0] == "zeta/search_notes_fast"
+    assert any(part.signal == "mention" for part in candidate(named, "zeta/search_notes_fast").parts)
+    by_server = narrowed("search the notes using the zeta server", copies)
+    assert offered(by_server)[0] == "zeta/search_notes_fast"
+
+
+@proves("D3")
+def test_of_two_tools_in_conflict_only_the_better_is_offered() -> None:
+    settings = settings_of(tools=[{"match": "travel/search_flights", "conflicts": ["travel/book_train"]}])
+    text = "search flights or book a train ticket from Rome to Milan"
+    assert {"travel/search_flights", "travel/book_train"} <= set(offered(narrowed(text, OFFICE)))
+    narrowing = narrowed(text, OFFICE, settings)
+    chosen = {"travel/search_flights", "travel/book_train"} & set(offered(narrowing))
+    assert len(chosen) == 1
+    loser = ({"travel/search_flights", "travel/book_train"} - chosen).pop()
+    assert candidate(narrowing, loser).lost.startswith(f"conflicts with {chosen.pop()}")
+
+
+@proves("D3")
+def test_of_the_same_tool_on_several_servers_one_is_offered_and_the_others_say_so() -> None:
+    search = tool("web_search", "Search the web for pages.")
+    narrowing = narrowed("search the web for pages about owls", {"brave": [search], "exa": [search]})
+    assert offered(narrowing) == ["brave/web_search"]
+    assert candidate(narrowing, "exa/web_search").lost == "the same tool as brave/web_search on server brave"
+
+
+@proves("D3")
+def test_a_fallback_stands_behind_the_tool_it_stands_in_for() -> None:
+    tools = {
+        "main": [tool("lookup_word", "Look up the meaning, or definition, of a single word.")],
+        "spare": [tool("define_word", "Look up the meaning or definition of a word.")],
+    }
+    text = "definition and meaning of the word owl"
+    assert offered(narrowed(text, tools))[0] == "spare/define_word"
+    ordered = settings_of(tools=[{"match": "main/lookup_word", "hierarchy": ["spare/define_word"]}])
+    assert offered(narrowed(text, tools, ordered))[:2] == ["main/lookup_word", "spare/define_word"]
+
+
+@proves("D3")
+def test_urgency_counts_against_slow_tools_and_says_so() -> None:
+    tools = {"a": [tool("quick_search", "Search pages.")], "b": [tool("deep_search", "Search pages.")]}
+    slow = settings_of(tools=[{"match": "b/*", "typical_ms": 200_000}])
+    calm = narrowed("search pages about owls", tools, slow)
+    urgent = narrowed("URGENT, right now: search pages about owls", tools, slow)
+    assert not [part for part in candidate(calm, "b/deep_search").parts if part.signal == "latency"]
+    (latency,) = [part for part in candidate(urgent, "b/deep_search").parts if part.signal == "latency"]
+    assert latency.points < 0
+    assert "urgent" in latency.note
+
+
+@proves("D3")
+def test_an_exclusive_tool_sinks_for_other_intents() -> None:
+    tools = {"a": [tool("translate", "Translate a text."), tool("count", "Count the words of a text.")]}
+    settings = settings_of(tools=[{"match": "a/translate", "exclusive_intent": "translate"}])
+    met = candidate(narrowed("translate this text", tools, settings), "a/translate")
+    missed = candidate(narrowed("how many words are in this text", tools, settings), "a/translate")
+    assert next(part.points for part in met.parts if part.signal == "exclusive") > 0
+    assert next(part.points for part in missed.parts if part.signal == "exclusive") < 0
+
+
+@proves("D3", "D1")
+def test_priority_and_words_a_person_wrote_count() -> None:
+    twins = {
+        "alpha": [tool("find_left", "Find things.")],
+        "omega": [tool("find_right", "Find things.")],
+    }
+    assert offered(narrowed("find things", twins))[0] == "alpha/find_left"
+    preferred = settings_of(tools=[{"match": "omega/*", "priority": 95}])
+    assert offered(narrowed("find things", twins, preferred))[0] == "omega/find_right"
+    spoken = settings_of(tools=[{"match": "omega/*", "keywords": ["gadget"]}])
+    assert offered(narrowed("find the gadget things", twins, spoken))[0] == "omega/find_right"
+
+
+@proves("D3")
+def test_a_server_that_is_down_is_not_offered_and_the_reason_is_told() -> None:
+    narrowing = narrowed("weather forecast", OFFICE, health={"weather": "connection refused"})
+    assert "weather/get_forecast" not in offered(narrowing)
+    assert "connection refused" in candidate(narrowing, "weather/get_forecast").lost
+
+
+@proves("E11", "D3", "N1")
+def test_what_policy_hides_is_never_found_and_cannot_be_felt() -> None:
+    hidden = {"weather/get_forecast": HiddenTool(tool="weather/get_forecast", rule="rule 1", reason="no")}
+    narrowing = narrowed("weather forecast for Oslo", OFFICE, hidden=hidden)
+    assert "weather/get_forecast" not in [one.tool for one in narrowing.shortlist.candidates]
+    assert narrowing.shortlist.hidden == tuple(hidden.values())
+    about = narrowed("weather forecast for Oslo", OFFICE, hidden=hidden, about="weather/get_forecast")
+    assert "weather/get_forecast" not in [one.tool for one in about.shortlist.candidates]
+    assert narrowing.shortlist.considered == 8
+
+
+@proves("E11")
+def test_a_scope_and_chosen_servers_bound_what_is_considered() -> None:
+    scoped = narrowed("weather forecast", OFFICE, allowed=frozenset({"mail/send_email", "gone/tool"}))
+    assert [one.tool for one in scoped.shortlist.candidates] == ["mail/send_email"]
+    chosen = narrowed("weather forecast", OFFICE, servers=ServerChoice(servers=("travel",)))
+    assert {one.tool.partition("/")[0] for one in chosen.shortlist.candidates} == {"travel"}
+    off = narrowed("weather forecast", OFFICE, servers=ServerChoice(servers=(), by="off"))
+    assert off.shortlist.considered == 9
+
+
+@proves("N1")
+def test_servers_are_weighed_without_what_is_hidden() -> None:
+    narrower = narrower_of(OFFICE)
+    weighed = narrower.by_server(NarrowRequest(text="weather forecast for Oslo"))
+    assert max(weighed, key=lambda server: max(weighed[server])) == "weather"
+    assert {server: len(scores) for server, scores in weighed.items()} == {
+        server: len(tools) for server, tools in OFFICE.items()
+    }
+    hidden = {"weather/get_forecast": HiddenTool(tool="weather/get_forecast", rule="rule 1")}
+    assert "weather" not in narrower.by_server(NarrowRequest(text="weather forecast", hidden=hidden))
+    assert narrower.by_server(NarrowRequest(text="")) == {}
+
+
+def test_a_request_that_leans_on_the_conversation_is_looked_for_with_it() -> None:
+    history = (
+        Message(role="user", text="What is the weather forecast for Oslo?"),
+        Message(role="assistant", text="Rain."),
+    )
+    assert offered(narrowed("and in Rome?", OFFICE, history=history))[0] == "weather/get_forecast"
+    alone = narrowed("send an email message to Dana about the inbox", OFFICE, history=history)
+    assert offered(alone)[0] == "mail/send_email"
+
+
+def test_the_tool_that_finds_a_missing_id_joins_and_says_why() -> None:
+    tools = {
+        "tracker": [
+            tool("close_issue", "Close an issue.", "issue_id"),
+            tool("search_issues", "Look for entries in the tracker.", "query"),
+            tool("list_labels", "All labels."),
+        ],
+        "other": [tool("paint", "Paint a picture."), tool("sing", "Sing a song.")],
+    }
+    narrowing = narrowed("close the issue about the broken login page", tools)
+    assert offered(narrowing)[:2] == ["tracker/close_issue", "tracker/search_issues"]
+    notes = [part.note for part in candidate(narrowing, "tracker/search_issues").parts]
+    switched_off = narrowed(
+        "close the issue about the broken login page", tools, settings_of(flags={"producers": False})
+    )
+    if "tracker/search_issues" not in offered(switched_off):
+        assert "finds the issue_id that close_issue needs" in notes
+    known = narrowed('close the issue "ABC-123"', tools)
+    assert not [part for one in known.shortlist.candidates for part in one.parts if part.signal == "produces"]
+
+
+@proves("D12")
+def test_the_same_question_is_answered_from_memory_for_half_a_minute() -> None:
+    now = 100.0
+    settings = settings_of()
+    narrower = Narrower(settings, MemorySink(), parts=shipped(settings), clock=lambda: now)
+    narrower.prepare(snapshot_of(OFFICE))
+    request = NarrowRequest(text="weather forecast")
+    first = narrower.narrow(request)
+    assert not first.shortlist.cached
+    again = narrower.narrow(request)
+    assert again.shortlist.cached
+    assert again.shortlist.candidates == first.shortlist.candidates
+    now += 30
+    assert not narrower.narrow(request).shortlist.cached
+
+
+@proves("D12")
+def test_a_changed_catalog_or_policy_is_never_answered_from_before() -> None:
+    narrower = narrower_of(OFFICE)
+    request = NarrowRequest(text="weather forecast")
+    assert offered(narrower.narrow(request)) == ["weather/get_forecast"]
+    hidden = {"weather/get_forecast": HiddenTool(tool="weather/get_forecast", rule="rule 1")}
+    assert "weather/get_forecast" not in offered(
+        narrower.narrow(NarrowRequest(text="weather forecast", hidden=hidden))
+    )
+    narrower.prepare(snapshot_of({"mail": OFFICE["mail"]}))
+    assert not narrower.narrow(request).shortlist.cached
+    assert all(one.tool.startswith("mail/") for one in narrower.narrow(request).shortlist.candidates)
+    narrower.forget()
+    assert not narrower.narrow(request).shortlist.cached
+
+
+@proves("D12")
+def test_nothing_is_remembered_when_the_flag_is_off() -> None:
+    narrower = narrower_of(OFFICE, settings_of(flags={"narrow_cache": False}))
+    request = NarrowRequest(text="weather forecast")
+    narrower.narrow(request)
+    assert not narrower.narrow(request).shortlist.cached
+
+
+@proves("D12")
+def test_signals_do_not_count_when_the_flag_is_off() -> None:
+    narrowing = narrowed(
+        "use search_inbox: weather files", OFFICE, settings_of(flags={"intent_signals": False})
+    )
+    signals = {part.signal for one in narrowing.shortlist.candidates for part in one.parts}
+    assert signals <= {"words", "server", "meaning"}
+
+
+def test_a_tool_one_asks_about_is_explained_though_it_came_in_last() -> None:
+    many = {"s": [tool(f"search_flights_{number}", "Search flights.") for number in range(40)], **OFFICE}
+    narrowing = narrowed("search flights", many, about="mail/send_email")
+    last = narrowing.shortlist.candidates[-1]
+    assert last.tool == "mail/send_email"
+    assert "tools scored higher" in last.lost
+
+
+@proves("A2")
+def test_whether_a_tool_is_needed_is_judged_beside_what_is_found() -> None:
+    assert narrowed("hello there", OFFICE).need.verdict == "none"
+    assert narrowed("Send an email to dana@example.com about the offer", OFFICE).need.verdict == "tool"
+
+
+async def test_looking_emits_the_packets_event_with_everything_found() -> None:
+    sink = MemorySink()
+    settings = settings_of()
+    narrower = Narrower(settings, sink, parts=shipped(settings))
+    snapshot = snapshot_of(OFFICE)
+    narrowing = await narrower.look(snapshot, NarrowRequest(text="weather forecast", packet_id="pkt_1"))
+    (event,) = sink.events
+    assert isinstance(event, RequestNarrowed)
+    assert event.narrowing == narrowing
+    await narrower.look(snapshot, NarrowRequest(text="weather forecast"))
+    assert len(sink.events) == 1
+
+
+def test_requests_on_many_threads_while_the_catalog_changes_all_get_a_whole_answer() -> None:
+    narrower = narrower_of(OFFICE, settings_of(flags={"narrow_cache": False}))
+    snapshots = [snapshot_of(OFFICE), snapshot_of({"mail": OFFICE["mail"]}), Snapshot()]
+    keys = {card.key for card in snapshots[0].cards}
+    wrong: list[str] = []
+
+    def ask() -> None:
+        for _ in range(25):
+            found = narrower.narrow(NarrowRequest(text="send an email and search flights"))
+            wrong.extend(one.tool for one in found.shortlist.candidates if one.tool not in keys)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for turn in range(30):
+        narrower.prepare(snapshots[turn % 3])
+    for thread in threads:
+        thread.join(timeout=30)
+        assert not thread.is_alive()
+    assert not wrong
+
+
+@proves("N5")
+def test_a_hebrew_request_finds_a_tool_described_in_english() -> None:
+    assert offered(narrowed("מה תחזית מזג האוויר למחר באוסלו?", OFFICE))[0] == "weather/get_forecast"
+    both = narrowed("תחפש טיסות מרומא לאוסלו ותשלח מייל לדנה", OFFICE)
+    assert {"travel/search_flights", "mail/send_email"} <= set(offered(both))
+
+
+@proves("N2")
+def test_words_serve_at_once_and_meaning_joins_when_it_is_ready(tmp_path: Path) -> None:
+    settings = settings_of(dense=True, narrow={"vectors": str(tmp_path)}, flags={"narrow_cache": True})
+    narrower = narrower_of({"mail": OFFICE["mail"], "weather": OFFICE["weather"]}, settings)
+    request = NarrowRequest(text="will I need an umbrella in Oslo?")
+    try:
+        assert narrower.narrow(request).shortlist.considered == 3
+        assert narrower.settle(50)
+        narrowing = narrower.narrow(request)
+    finally:
+        narrower.close()
+    assert narrowing.shortlist.dense
+    assert offered(narrowing)[0] == "weather/get_forecast"
+    assert any(part.signal == "meaning" for part in narrowing.shortlist.candidates[0].parts)

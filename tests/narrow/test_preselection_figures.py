@@ -1,0 +1,56 @@
+"""The figures of smart routing, from events in memory and in the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fingerpost.errors import ModelUnavailable
+from fingerpost.events import MemorySink, SmartRoutingEnd
+from fingerpost.narrow.preselection import ServerPicker, SmartRoutingFigures, stored_figures
+from fingerpost.settings import SmartRoutingSettings
+from fingerpost.store import Store
+from fingerpost.testing import ScriptedModel
+from tests.narrow.preselection import Desk, chosen, leading, snapshot
+from tests.requirements import proves
+
+
+def end(kept: int, *, ms: float = 1.0, saved: int = 0, error: str | None = None) -> SmartRoutingEnd:
+    return SmartRoutingEnd(
+        conversation=None, total_tools=100, filtered_tools=kept, total_servers=9, relevant_servers=(),
+        reasoning="", by="scores", milliseconds=ms, tokens_saved=saved, success=error is None, error=error,
+    )  # fmt: skip
+
+
+@proves("E7")
+def test_rates_reduction_latency_and_savings_add_up():
+    events = [end(20, ms=float(number), saved=50) for number in range(1, 99)]
+    figures = SmartRoutingFigures.of([*events, end(100, ms=99, error="gone"), end(100, ms=500)])
+    assert figures.runs == 100
+    assert figures.success_rate == 0.99
+    assert figures.fallback_rate == 0.02
+    assert figures.reduction == pytest.approx(0.98 * 0.8)
+    assert (figures.p50_ms, figures.p99_ms) == (50, 99)
+    assert figures.tokens_saved == 98 * 50
+
+
+def test_without_a_run_there_are_no_figures():
+    assert SmartRoutingFigures.of(MemorySink().events) == SmartRoutingFigures()
+
+
+@proves("E7")
+async def test_the_stored_journal_gives_the_same_figures(tmp_path: Path):
+    desk = Desk(ScriptedModel([chosen("mail"), ModelUnavailable("gone", model="m")]))
+    async with Store.open(f"sqlite:///{tmp_path}/store.db") as store:
+        model = ScriptedModel([chosen("mail"), ModelUnavailable("gone", model="m")])
+        picker = ServerPicker(SmartRoutingSettings(), store.journal, model=model)
+        for _ in range(2):
+            await picker.choose("write", (), None, snapshot(), lambda: leading("mail"))
+            await desk.choose("write")
+        await store.journal.flush()
+        stored = await stored_figures(store)
+    direct = SmartRoutingFigures.of(desk.sink.events)
+    assert (stored.runs, stored.by_model, stored.success_rate, stored.fallback_rate) == (2, 2, 0.5, 0.5)
+    assert (stored.reduction, stored.tokens_saved) == (direct.reduction, direct.tokens_saved)
+    assert stored.tokens_saved > 0

@@ -1,0 +1,148 @@
+"""Vectors on disk: they come back, whatever happens to the file they never do harm."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fingerpost.narrow.dense.encoder import DIMENSIONS, Vector
+from fingerpost.narrow.dense.vectors import UNUSED_SECONDS, VectorCache, rounded, text_key
+
+RECORD = 16 + DIMENSIONS * 2 + 4
+
+
+def vector(number: int) -> Vector:
+    made = np.random.default_rng(number).standard_normal(DIMENSIONS, dtype=np.float32)
+    return rounded(made / np.float32(np.linalg.norm(made)))
+
+
+def some(*numbers: int) -> dict[bytes, Vector]:
+    return {text_key(f"text {number}"): vector(number) for number in numbers}
+
+
+def file_of(folder: Path) -> Path:
+    (path,) = folder.glob("*.vectors")
+    return path
+
+
+def found(folder: Path, *numbers: int) -> list[int]:
+    """Which of these come back, each checked to be the very vector that was put in."""
+    kept = VectorCache(folder, "one").find(list(some(*numbers)))
+    for key, value in some(*numbers).items():
+        assert key not in kept or np.array_equal(kept[key], value)
+    return [number for number in numbers if text_key(f"text {number}") in kept]
+
+
+def test_what_was_added_is_found_again_by_another(tmp_path: Path) -> None:
+    VectorCache(tmp_path / "new" / "folder", "one").add(some(1, 2))
+    VectorCache(tmp_path / "new" / "folder", "one").add(some(3))
+    assert found(tmp_path / "new" / "folder", 1, 2, 3, 4) == [1, 2, 3]
+
+
+def test_another_encoder_finds_nothing(tmp_path: Path) -> None:
+    VectorCache(tmp_path, "one").add(some(1))
+    assert VectorCache(tmp_path, "two").find(list(some(1))) == {}
+
+
+def test_no_folder_is_an_empty_cache(tmp_path: Path) -> None:
+    assert VectorCache(tmp_path / "missing", "one").find(list(some(1))) == {}
+
+
+@pytest.mark.parametrize("cut", [1, 3, RECORD - 1])
+def test_a_torn_record_at_the_end_is_cut_off_by_the_next_writer(tmp_path: Path, cut: int) -> None:
+    VectorCache(tmp_path, "one").add(some(1, 2, 3))
+    path = file_of(tmp_path)
+    os.truncate(path, path.stat().st_size - cut)
+    assert found(tmp_path, 1, 2, 3) == [1, 2]
+    VectorCache(tmp_path, "one").add(some(4))
+    assert found(tmp_path, 1, 2, 3, 4) == [1, 2, 4]
+
+
+def test_a_changed_byte_costs_that_vector_only(tmp_path: Path) -> None:
+    VectorCache(tmp_path, "one").add(some(1, 2, 3))
+    path = file_of(tmp_path)
+    content = bytearray(path.read_bytes())
+    content[-RECORD - 50] ^= 0xFF  # inside the second
+    path.write_bytes(content)
+    assert found(tmp_path, 1, 2, 3) == [1, 3]
+
+
+@pytest.mark.parametrize("content", [b"", b"not ours", os.urandom(5000)])
+def test_a_file_that_is_not_a_cache_is_written_anew(tmp_path: Path, content: bytes) -> None:
+    VectorCache(tmp_path, "one").add(some(1))
+    file_of(tmp_path).write_bytes(content)
+    assert found(tmp_path, 1) == []
+    VectorCache(tmp_path, "one").add(some(2))
+    assert found(tmp_path, 1, 2) == [2]
+
+
+def test_it_does_not_grow_beyond_its_bound_and_the_newest_stay(tmp_path: Path) -> None:
+    cache = VectorCache(tmp_path, "one", largest=20 * RECORD)
+    for number in range(100):
+        cache.add(some(number))
+        assert file_of(tmp_path).stat().st_size <= 20 * RECORD
+    assert found(tmp_path, *range(91, 100)) == list(range(91, 100))
+    assert [path for path in tmp_path.iterdir() if path.suffix == ".new"] == []
+
+
+def test_a_place_that_cannot_be_written_is_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").write_text("in the way")
+    cache = VectorCache(tmp_path / "file" / "folder", "one")
+    cache.add(some(1))
+    cache.add(some(2))
+    assert cache.find(list(some(1))) == {}
+    assert len(caplog.messages) == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_no_error(tmp_path: Path) -> None:
+    cache = VectorCache(tmp_path, "one")
+    cache.add(some(1))
+    path = file_of(tmp_path)
+    path.unlink()
+    path.symlink_to("/dev/full")
+    cache.add(some(2))
+    assert cache.find(list(some(1, 2))) == {}
+
+
+def test_a_lock_that_is_never_released_only_means_that_nothing_is_kept(tmp_path: Path) -> None:
+    import fcntl
+
+    cache = VectorCache(tmp_path, "one")
+    cache.add(some(1))
+    with (tmp_path / "lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        cache.add(some(2))
+    assert found(tmp_path, 1, 2) == [1]
+
+
+def test_files_of_encoders_long_unused_are_swept_away(tmp_path: Path) -> None:
+    for name in ("old", "recent"):
+        VectorCache(tmp_path, name).add(some(1))
+    before = time.time() - UNUSED_SECONDS - 60
+    os.utime(tmp_path / "old.vectors", (before, before))
+    VectorCache(tmp_path, "one").add(some(1))
+    assert sorted(path.name for path in tmp_path.glob("*.vectors")) == ["one.vectors", "recent.vectors"]
+
+
+def add_many(folder: Path, first: int) -> None:
+    cache = VectorCache(folder, "one")
+    for number in range(first, first + 30):
+        cache.add(some(number))
+
+
+def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=add_many, args=(tmp_path, first)) for first in (0, 100)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(50)
+        assert writer.exitcode == 0
+    everything = [*range(30), *range(100, 130)]
+    assert found(tmp_path, *everything) == everything

@@ -1,0 +1,105 @@
+"""`fingerpost compare`: with and without routing, on real servers, with and without a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio.to_thread
+import pytest
+from starlette.responses import Response
+
+from fingerpost.testing import served
+from tests.llm.wire_server import Model, refused, said
+from tests.requirements import proves
+from tests.surfaces.conftest import Person, tool
+
+WORDS_ALONE = "[flags]\ndense_scores = false\n"
+TOPICS = {
+    "calendar": "events and appointments in the calendar",
+    "mail": "email letters to people",
+    "maps": "routes and places on the map",
+    "music": "songs and playlists to listen to",
+    "weather": "the weather forecast, rain and temperature",
+}
+
+
+@pytest.fixture
+def clerk(person: Person) -> Person:
+    """Five servers of seven tools: above both thresholds."""
+    for name, about in TOPICS.items():
+        verbs = ("find", "list", "create", "update", "delete", "share", "count")
+        person.has(name, [tool(f"{verb}_{name}", f"{verb.title()} {about}.") for verb in verbs])
+    person.writes("fingerpost.toml", WORDS_ALONE)
+    return person
+
+
+@proves("E9")
+def test_tools_tokens_and_time_stand_side_by_side(clerk: Person) -> None:
+    found = clerk.reads("compare", "what is the weather forecast for Oslo, will there be rain?")
+    without, chosen, routed = found["without"], found["chosen"], found["routed"]
+    assert (without["tools"], without["servers"]) == (35, 5)
+    assert chosen["tools"] < 35
+    assert 1 <= routed["tools"] <= 4
+    assert without["tokens"] > chosen["tokens"] > routed["tokens"] > 0
+    assert found["saved"]["tools"] == pytest.approx(1 - routed["tools"] / 35, abs=0.001)
+    assert found["saved"]["tokens"] > 0.3
+    assert found["saved"]["model_time"] is None
+    assert found["added_ms"] >= found["choosing_ms"] > 0
+    assert any(name.startswith("weather/") for name in found["offered"])
+
+
+@proves("E9")
+def test_a_person_gets_a_table_and_the_ratio(clerk: Person) -> None:
+    done = clerk.runs("compare", "put lunch with Dana into the calendar")
+    assert done.returncode == 0, done.stderr
+    for words in ("without routing", "with routing", "tools of the chosen servers", "tokens of definitions"):
+        assert words in done.stdout
+    assert "Routing leaves out" in done.stdout
+    assert "% of the tools" in done.stdout
+    assert "model ms" not in done.stdout
+
+
+@proves("E9")
+async def test_with_a_model_one_completion_each_way_is_measured(clerk: Person) -> None:
+    def answer(body: dict[str, Any]) -> Response:
+        if "tools" not in body:
+            return said('{"relevant_servers": ["weather"], "reasoning": "rain"}')
+        tokens = {"prompt_tokens": 10 * len(body["tools"]), "completion_tokens": 1}
+        return said("looking", usage=tokens)
+
+    model = Model(answer)
+    async with served(model.app) as address:
+        clerk.writes(
+            "fingerpost.toml", f'{WORDS_ALONE}[models.lite]\nmodel = "tiny"\nbase_url = "{address}/v1"\n'
+        )
+        found = await anyio.to_thread.run_sync(clerk.reads, "compare", "will it rain in Oslo?")
+    choosing, whole, few = model.asked
+    assert choosing["temperature"] == 0.1
+    assert len(whole["tools"]) == 35
+    assert len(few["tools"]) == found["routed"]["tools"]
+    assert found["chosen"]["servers"] == 1
+    assert found["without"]["model"]["tokens"] == 351
+    assert found["routed"]["model"]["tokens"] == 10 * found["routed"]["tools"] + 1
+    assert found["without"]["model"]["milliseconds"] > 0
+    assert found["saved"]["model_time"] is not None
+
+
+@proves("E9")
+async def test_a_model_that_refuses_so_many_tools_is_a_result_too(clerk: Person) -> None:
+    def answer(body: dict[str, Any]) -> Response:
+        many = len(body.get("tools", ())) > 20
+        return refused(400, "too many tools", param="tools") if many else said("weather")
+
+    async with served(Model(answer).app) as address:
+        clerk.writes(
+            "fingerpost.toml", f'{WORDS_ALONE}[models.lite]\nmodel = "tiny"\nbase_url = "{address}/v1"\n'
+        )
+        done = await anyio.to_thread.run_sync(clerk.runs, "compare", "will it rain in Oslo?")
+    assert done.returncode == 0, done.stderr
+    assert "without routing: tiny refused the request (status 400): too many tools" in done.stdout
+
+
+def test_without_any_tool_there_is_nothing_to_compare(person: Person) -> None:
+    person.has("empty", [])
+    person.writes("fingerpost.toml", WORDS_ALONE)
+    assert person.runs("compare", "hello").returncode == 1

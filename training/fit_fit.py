@@ -1,0 +1,249 @@
+"""Fit the judgement "is there a suitable tool here at all?" (`fingerpost.narrow.fit`).
+
+Every request with known tools gives a list in which they are, and the same list
+with them taken away: of one tool, of a few, of hundreds; among strangers or
+among the nearest neighbours. What tells the two apart is fitted by logistic
+regression, once with meaning and once for words alone.
+
+    python -m training.fit_fit [--data FOLDER [--encoders FOLDER] [--judge SET ...]] [--out FILE]
+
+Requests the encoder was trained on would look better understood than they will
+ever be again, so each set is read with an encoder that has not seen it: our own
+held-out tenth with the shipped one, and with `--data` (public sets in the record
+format of `fingerpost eval`) those of `FITTED_ON` with the one in `--encoders`
+that was trained without their family (`<family>.onnx`, as `training.judge` and
+`training.export` make them). The sets named with `--judge` have candidates and a
+label, and are only ever judged on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fingerpost.narrow.base import Query
+from fingerpost.narrow.columns import Rows
+from fingerpost.narrow.dense import DenseScorer, Encoder
+from fingerpost.narrow.dense.encoder import TOKENIZER, WEIGHTS
+from fingerpost.narrow.fit import FEATURES, Model, figures_of
+from fingerpost.narrow.fusion import Evidence, blend, share_of_meaning
+from fingerpost.narrow.lexical import LexicalScorer
+from fingerpost.narrow.text import sentences_of
+from training.sets import Request, RoutingSet, read_own, read_public
+
+Floats = NDArray[np.float64]
+
+HERE = Path(__file__).parent
+NARROW = HERE.parent / "src" / "fingerpost" / "narrow"
+OUT = NARROW / "fit.json"
+SHIPPED = NARROW / "dense"
+FITTED_ON = ("toolbench_solvable", "toolalpaca_eval", "nestful")
+SIZES = (1, 1, 2, 3, 4, 6, 12, 60, 100_000)
+PER_SET = 400
+HARD = 0.25  # of the lists are made of the nearest neighbours
+NEAR = 0.85  # a tool this like a needed one may serve as well: it is in neither list
+RIDGE = 1.0
+HEADS = {"both": ("meaning", "words", "tools"), "words": ("words", "tools")}
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """The figures of one list, and whether a needed tool is in it."""
+
+    source: str
+    figures: dict[str, float]
+    suits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Encoders:
+    """The shipped encoder, and those trained without one family. `place` is where they are set up."""
+
+    place: Path
+    folder: Path | None
+    shipped: Encoder = field(default_factory=Encoder)
+
+    def without(self, family: str) -> Encoder:
+        weights = None if self.folder is None else self.folder / f"{family}.onnx"
+        if weights is None or not weights.is_file():
+            return self.shipped
+        place = self.place / family
+        if not place.is_dir():
+            place.mkdir()
+            (place / WEIGHTS).symlink_to(weights.resolve())
+            (place / TOKENIZER).symlink_to(SHIPPED / TOKENIZER)
+        return Encoder(place)
+
+
+class Bench:
+    """One set, with its tools indexed."""
+
+    def __init__(self, routing: RoutingSet, encoder: Encoder, folder: Path | None) -> None:
+        self.routing = routing
+        self.cards = [tool.card for tool in routing.tools]
+        self.words = LexicalScorer()
+        self.words.prepare(self.cards)
+        self.meaning = DenseScorer(encoder, folder=folder, workers=2)
+        self.meaning.prepare(self.cards)
+        if not self.meaning.wait(3600):
+            message = f"the tools of {routing.name} could not be encoded in an hour"
+            raise TimeoutError(message)
+
+    @cached_property
+    def vectors(self) -> NDArray[np.float32]:
+        return np.stack([self.meaning.query_vector(tool.text.long()) for tool in self.routing.tools])
+
+    def evidence(self, request: Request) -> Evidence:
+        query = Query(text=request.text, sentences=sentences_of(request.text))
+        return blend(self.words.scores(query), self.meaning.scores(query), share_of_meaning(query.signals))
+
+
+def examples(bench: Bench, rng: random.Random) -> Iterator[Example]:
+    """Lists with and without the needed tools, for requests drawn from the set."""
+    useful = [request for request in bench.routing.requests if request.groups and request.text.strip()]
+    for request in rng.sample(useful, min(PER_SET, len(useful))):
+        evidence = bench.evidence(request)
+        needed = sorted({row for group in request.groups for row in group})
+        others = _others(bench, evidence, needed)
+        if not len(others):
+            continue
+        size = min(rng.choice(SIZES), len(others))
+        hard = rng.random() < HARD
+        drawn = others[:size] if hard else np.array(rng.sample(others.tolist(), size), np.intp)
+        for suits in (True, False):
+            rows = np.array([*needed, *drawn[len(needed) :]], np.intp) if suits else drawn
+            yield Example(bench.routing.name, figures_of(evidence, np.sort(rows)), suits)
+
+
+def _others(bench: Bench, evidence: Evidence, needed: Sequence[int]) -> Rows:
+    """Every tool that would not do, the nearest to the request first."""
+    alike = (bench.vectors @ bench.vectors[list(needed)].T).max(axis=1)
+    names = {bench.cards[row].name for row in needed}
+    strange = [
+        row
+        for row in np.argsort(-evidence.base)
+        if alike[row] < NEAR and row not in needed and bench.cards[row].name not in names
+    ]
+    return np.array(strange, np.intp)
+
+
+def fit(found: Sequence[Example], names: Sequence[str]) -> Model:
+    """Every source counts the same, however many requests it has."""
+    counts = Counter(example.source for example in found)
+    weights = np.array([len(found) / len(counts) / counts[example.source] for example in found])
+    rows = np.array([[example.figures[name] for name in names] for example in found])
+    labels = np.array([float(example.suits) for example in found])
+    bias, coefficients = _logistic(rows, labels, weights)
+    return Model(bias, dict(zip(names, coefficients.tolist(), strict=True)))
+
+
+def _logistic(rows: Floats, labels: Floats, weights: Floats) -> tuple[float, Floats]:
+    """Logistic regression with a small ridge, by Newton's method: the bias and the coefficients."""
+    mean, spread = rows.mean(axis=0), rows.std(axis=0)
+    inputs = np.column_stack([np.ones(len(rows)), (rows - mean) / spread])
+    ridge = RIDGE * np.eye(inputs.shape[1])
+    ridge[0, 0] = 0.0
+    beta = np.zeros(inputs.shape[1])
+    for _ in range(50):
+        chance = 1 / (1 + np.exp(-inputs @ beta))
+        slope = inputs.T @ (weights * (labels - chance)) - ridge @ beta
+        curve = (inputs * (weights * chance * (1 - chance))[:, None]).T @ inputs + ridge
+        step = np.linalg.solve(curve, slope)
+        beta += step
+        if float(np.abs(step).max()) < 1e-8:
+            break
+    coefficients = beta[1:] / spread
+    return float(beta[0] - (coefficients * mean).sum()), coefficients
+
+
+def auc(labels: Sequence[bool], scores: Sequence[float]) -> float:
+    """The chance that a list that suits scores above one that does not."""
+    yes = np.array([score for score, label in zip(scores, labels, strict=True) if label])
+    no = np.array([score for score, label in zip(scores, labels, strict=True) if not label])
+    return float((yes[:, None] > no[None, :]).mean() + 0.5 * (yes[:, None] == no[None, :]).mean())
+
+
+def off_by(labels: Sequence[bool], chances: Sequence[float], bins: int = 8) -> float:
+    """How far the probabilities are from what happened, on average over groups of like ones."""
+    parts = [part for part in np.array_split(np.argsort(chances), bins) if len(part)]
+    gaps = [np.mean([chances[i] for i in part]) - np.mean([labels[i] for i in part]) for part in parts]
+    return float(np.mean(np.abs(gaps)))
+
+
+def judged_on(routing: RoutingSet, encoder: Encoder, folder: Path | None) -> list[Example]:
+    """The lists of a set whose requests come with candidates and a label."""
+    bench = Bench(routing, encoder, folder)
+    return [
+        Example(
+            routing.name,
+            figures_of(bench.evidence(request), np.array(sorted(set(request.candidates)), np.intp)),
+            request.needs_tool,
+        )
+        for request in routing.requests
+        if request.candidates
+    ]
+
+
+def tell(source: str, head: str, model: Model, found: Sequence[Example]) -> None:
+    labels = [example.suits for example in found]
+    chances = [model.chance(example.figures) for example in found]
+    print(
+        f"{source:29} {head:6} lists {len(found):5}  AUC {auc(labels, chances):.3f}"
+        f"  off by {off_by(labels, chances):.3f}"
+    )
+
+
+def report(models: dict[str, Model], found: Sequence[Example]) -> None:
+    """The models, and how well each source is judged by a model fitted without it."""
+    for head, model in models.items():
+        shown = ", ".join(f"{name} {value:+.2f}" for name, value in model.coefficients.items())
+        print(f"{head}: {model.bias:+.2f}, {shown}")
+        for source in sorted({example.source for example in found}):
+            others = fit([one for one in found if one.source != source], HEADS[head])
+            tell(f"{source}, left out", head, others, [one for one in found if one.source == source])
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    options.add_argument("--data", type=Path, help="a folder of public sets")
+    options.add_argument("--encoders", type=Path, help="a folder of encoders, each without one family")
+    options.add_argument("--judge", nargs="*", default=[], help="sets to judge on")
+    options.add_argument("--vectors", type=Path, help="a folder to keep vectors in")
+    options.add_argument("--out", type=Path, default=OUT)
+    asked = options.parse_args()
+    rng = random.Random(7)
+    with TemporaryDirectory() as folder:
+        encoders = Encoders(Path(folder), asked.encoders)
+        sources = read_own(HERE / "data", held_out=True)
+        sources += read_public(asked.data, FITTED_ON) if asked.data else []
+        benches = (Bench(routing, encoders.without(routing.family), asked.vectors) for routing in sources)
+        found = [example for bench in benches for example in examples(bench, rng)]
+        models = {head: fit(found, names) for head, names in HEADS.items()}
+        report(models, found)
+        for routing in read_public(asked.data, asked.judge) if asked.data else []:
+            lists = judged_on(routing, encoders.without(routing.family), asked.vectors)
+            for head, model in models.items():
+                tell(routing.name, head, model, lists)
+    asked.out.write_text(json.dumps(_written(models), indent=2) + "\n", encoding="utf-8")
+
+
+def _written(models: dict[str, Model]) -> dict[str, dict[str, float]]:
+    return {
+        head: {"bias": round(model.bias, 4)}
+        | {name: round(model.coefficients[name], 4) for name in FEATURES if name in model.coefficients}
+        for head, model in models.items()
+    }
+
+
+if __name__ == "__main__":
+    main()
