@@ -25,6 +25,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -131,7 +132,7 @@ def _others(bench: Bench, evidence: Evidence, needed: Sequence[int]) -> Rows:
     names = {bench.cards[row].name for row in needed}
     strange = [
         row
-        for row in np.argsort(-evidence.base)
+        for row in np.argsort(-evidence.base).tolist()
         if alike[row] < NEAR and row not in needed and bench.cards[row].name not in names
     ]
     return np.array(strange, np.intp)
@@ -175,9 +176,11 @@ def auc(labels: Sequence[bool], scores: Sequence[float]) -> float:
 
 def off_by(labels: Sequence[bool], chances: Sequence[float], bins: int = 8) -> float:
     """How far the probabilities are from what happened, on average over groups of like ones."""
-    parts = [part for part in np.array_split(np.argsort(chances), bins) if len(part)]
-    gaps = [np.mean([chances[i] for i in part]) - np.mean([labels[i] for i in part]) for part in parts]
-    return float(np.mean(np.abs(gaps)))
+    said, true = np.array(chances, np.float64), np.array(labels, np.float64)
+    order = np.argsort(said)
+    edges = [round(place * len(order) / bins) for place in range(bins + 1)]
+    parts = [order[start:end] for start, end in pairwise(edges) if end > start]
+    return sum(abs(float(said[part].mean() - true[part].mean())) for part in parts) / len(parts)
 
 
 def judged_on(routing: RoutingSet, encoder: Encoder, folder: Path | None) -> list[Example]:
