@@ -130,9 +130,10 @@ def _others(bench: Bench, evidence: Evidence, needed: Sequence[int]) -> Rows:
     """Every tool that would not do, the nearest to the request first."""
     alike = (bench.vectors @ bench.vectors[list(needed)].T).max(axis=1)
     names = {bench.cards[row].name for row in needed}
+    order: list[int] = np.argsort(-evidence.base).tolist()
     strange = [
         row
-        for row in np.argsort(-evidence.base).tolist()
+        for row in order
         if alike[row] < NEAR and row not in needed and bench.cards[row].name not in names
     ]
     return np.array(strange, np.intp)

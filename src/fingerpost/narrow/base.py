@@ -26,7 +26,6 @@ class Query:
     text: str  # the request in the person's words (or one of its needs), bounded in length
     sentences: tuple[str, ...] = ()  # its sentences when it has several, at most a few
     signals: Signals = field(default_factory=Signals)
-    earlier: tuple[str, ...] = ()  # what the person said before in this conversation, newest first
     used: tuple[str, ...] = ()  # keys of the tools used in this conversation, the latest last
 
 

@@ -50,15 +50,18 @@ class Scoring:
     def score(
         self, text: str, signals: Signals, request: NarrowRequest, columns: Columns, eligible: Rows
     ) -> Scored:
-        query = self.query(text, signals, request)
+        needs = needs_of(text, signals.language) if self.flags.split_needs else (text,)
+        # Where there are several needs, they are the sentences: looked at once more, each would cost
+        # another encoding and add nothing.
+        sentences = needs if len(needs) > 1 else sentences_of(text)
+        query = Query(text=text, sentences=sentences, signals=signals, used=request.used)
         whole = self.evidence(query)
         common = [*self._earlier(text, request), *self._apart_from_text(query, signals, request, columns)]
         shares = self._complete(whole, common, columns, eligible)
         score = total(shares, columns.size)
-        needs = needs_of(text, signals.language) if self.flags.split_needs else (text,)
         if len(needs) < 2:
             return Scored(needs=needs, evidence=whole, shares=(shares,), whole=score, by_need=(score,))
-        own = [self.evidence(self.query(need, self.parts.reader.read(need), request)) for need in needs]
+        own = [self.evidence(Query(text=need, signals=self.parts.reader.read(need))) for need in needs]
         seen = [whole.with_part_of(evidence, OWN_PART) for evidence in own]
         by_need = tuple(self._complete(evidence, common, columns, eligible) for evidence in seen)
         return Scored(
@@ -67,15 +70,6 @@ class Scoring:
             shares=by_need,
             whole=score,
             by_need=tuple(total(shares, columns.size) for shares in by_need),
-        )
-
-    def query(self, text: str, signals: Signals, request: NarrowRequest) -> Query:
-        return Query(
-            text=text,
-            sentences=sentences_of(text),
-            signals=signals,
-            earlier=earlier_turns(request.history),
-            used=request.used[::-1],
         )
 
     def evidence(self, query: Query) -> Evidence:
@@ -100,8 +94,8 @@ class Scoring:
         for turn, weight in zip(turns, weights_of_earlier(text, len(turns)), strict=True):
             if weight > 0:
                 signals = self.parts.reader.read(turn)
-                base = self.evidence(self.query(turn, signals, NarrowRequest(text=turn))).base
-                points = np.asarray(weight * base, np.float32)
+                query = Query(text=turn, sentences=sentences_of(turn), signals=signals)
+                points = np.asarray(weight * self.evidence(query).base, np.float32)
                 shares.append(Share(signal="conversation", points=points, note="from what was said before"))
         return shares
 

@@ -23,7 +23,7 @@ from fingerpost.narrow.dense.backlog import Backlog
 from fingerpost.narrow.dense.encoder import Encoder, TextEncoder, Vector
 from fingerpost.narrow.dense.matrix import Matrix
 from fingerpost.narrow.dense.vectors import VectorCache, rounded, text_key
-from fingerpost.narrow.text import LONGEST_REQUEST, clean, sentences_of, tool_text
+from fingerpost.narrow.text import LONGEST_REQUEST, clean, tool_text
 from fingerpost.records import ToolCard
 from fingerpost.settings.model import NarrowSettings
 
@@ -216,4 +216,4 @@ def _sentences(query: Query) -> tuple[str, ...]:
     """The sentences of a long request. A gloss has none: it is a list of words."""
     if query.signals.gloss or len(query.text.split()) <= LONG_REQUEST:
         return ()
-    return (query.sentences or sentences_of(query.text))[:MOST_SENTENCES]
+    return query.sentences[:MOST_SENTENCES]
