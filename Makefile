@@ -31,9 +31,10 @@ node_modules/.ready: package.json package-lock.json
 	@npm ci --silent --no-audit --no-fund
 	@touch $@
 
-up: install ## Set up everything, connect the example servers and show their tools
+up: install ## Set up everything, connect the example servers, show their tools and route a request
 	@fingerpost servers --servers examples/servers.json
 	@fingerpost tools --servers examples/servers.json
+	@fingerpost route --servers examples/servers.json "what time is it in Tokyo right now?"
 
 up: export FINGERPOST_STORE__URL ?= sqlite:///.fingerpost/example.db
 

@@ -132,9 +132,7 @@ def _others(bench: Bench, evidence: Evidence, needed: Sequence[int]) -> Rows:
     names = {bench.cards[row].name for row in needed}
     order: list[int] = np.argsort(-evidence.base).tolist()
     strange = [
-        row
-        for row in order
-        if alike[row] < NEAR and row not in needed and bench.cards[row].name not in names
+        row for row in order if alike[row] < NEAR and row not in needed and bench.cards[row].name not in names
     ]
     return np.array(strange, np.intp)
 

@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     from fingerpost.catalog import Catalog, Snapshot
     from fingerpost.errors import ConfigError, FingerpostError
     from fingerpost.events import Event, EventSink
-    from fingerpost.records import Effect, Packet, ServerSpec, ServerState, ServerStatus, ToolCard
+    from fingerpost.records import (
+        Effect,
+        Narrowing,
+        Packet,
+        ServerSpec,
+        ServerState,
+        ServerStatus,
+        ToolCard,
+    )
     from fingerpost.router import Router
     from fingerpost.servers import Server
     from fingerpost.settings import Settings, load
@@ -32,6 +40,7 @@ _HOMES = {
     "Event": "events",
     "EventSink": "events",
     "FingerpostError": "errors",
+    "Narrowing": "records",
     "Packet": "records",
     "Router": "router",
     "Server": "servers",
@@ -52,6 +61,7 @@ __all__ = [
     "Event",
     "EventSink",
     "FingerpostError",
+    "Narrowing",
     "Packet",
     "Router",
     "Server",

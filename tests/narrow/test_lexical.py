@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fingerpost.catalog.slips import slips
 from fingerpost.narrow.lexical import LexicalScorer
-from fingerpost.narrow.lexical.spelling import distance
 from fingerpost.narrow.lexical.stems import stem
 from fingerpost.narrow.lexical.words import terms_of
 from fingerpost.records import ToolCard
@@ -113,7 +113,7 @@ def test_a_known_word_is_never_bent_to_another() -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "slips"),
+    ("left", "right", "counted"),
     [
         ("weather", "wether", 1),
         ("file", "flie", 1),
@@ -122,8 +122,8 @@ def test_a_known_word_is_never_bent_to_another() -> None:
         ("abcd", "wxyz", 3),
     ],
 )
-def test_slips_are_counted_up_to_a_bound(left: str, right: str, slips: int) -> None:
-    assert distance(left, right, 2) == distance(right, left, 2) == slips
+def test_slips_are_counted_up_to_a_bound(left: str, right: str, counted: int) -> None:
+    assert slips(left, right, most=2) == slips(right, left, most=2) == counted
 
 
 def test_chinese_japanese_and_korean_are_found_without_spaces() -> None:

@@ -54,6 +54,11 @@ def test_the_picture_names_the_need_the_tools_and_the_losers(clerk: Person) -> N
     whole = clerk.runs("route", "--explain", request).stdout
     assert "not offered" in whole
     assert "calendar/list_events" in whole
+    trace = short.stdout.rpartition("trace ")[2].strip()
+    journey = clerk.runs("trace", trace).stdout
+    assert f"asked {request}" in journey
+    assert "narrowed need tool" in journey
+    assert "weather/get_forecast 0." in journey
 
 
 @proves("D4")
@@ -126,3 +131,15 @@ def test_secrets_in_a_request_are_not_printed(clerk: Person) -> None:
     shown = clerk.runs("route", "--explain", f"send an email with api_key={secret} and check the weather")
     assert secret not in shown.stdout + shown.stderr
     assert secret not in json.dumps(clerk.reads("route", f"send an email with api_key={secret}"))
+
+
+@proves("E4")
+def test_why_a_tool_of_a_server_that_was_not_chosen_is_not_offered(clerk: Person) -> None:
+    for number in range(4):
+        many = [tool(f"box_{place}", f"Box {place} of archive {number}.") for place in range(10)]
+        clerk.has(f"archive{number}", many)
+    found = clerk.runs("route", "will it rain in Oslo tomorrow? show the weather forecast")
+    assert "of 7, chosen by scores" in found.stdout
+    why = clerk.runs("why", "archive3/box_1", "will it rain in Oslo tomorrow? show the weather forecast")
+    assert why.returncode == 1
+    assert "archive3 was not." in why.stdout

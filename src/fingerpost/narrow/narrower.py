@@ -83,7 +83,11 @@ class Narrower:
             self._generation += 1
 
     def settle(self, seconds: float) -> bool:
-        """Wait, at most so long, until every tool can be compared by meaning. Blocks."""
+        """Wait, at most so long, until every tool can be compared by meaning. Blocks.
+
+        What is loaded with the first request is loaded now: nobody's request pays for it.
+        """
+        self._vector("a request", Signals())
         return self._parts.meaning is None or self._parts.meaning.wait(seconds)
 
     def forget(self) -> None:

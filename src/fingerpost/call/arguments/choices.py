@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from fingerpost.call.arguments.alike import COMPLETE, OPPOSITES, SAME_VALUES
-from fingerpost.call.arguments.distance import slips
 from fingerpost.call.arguments.names import normal
 from fingerpost.call.arguments.scalars import Reading, read_as
 from fingerpost.call.arguments.values import same, type_of
+from fingerpost.catalog.slips import slips
 from fingerpost.catalog.words import singular, words
 from fingerpost.records import Json
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.call.arguments.choices import allowed_slips
-from fingerpost.call.arguments.distance import slips
 from fingerpost.call.arguments.names import canonical, normal
 from fingerpost.call.arguments.shapes import Shape
 from fingerpost.call.arguments.synonyms import DISTINCT, EVIDENT, FILLERS, GENERIC, GROUPS, TURNING
 from fingerpost.call.arguments.values import is_list, is_object, same
+from fingerpost.catalog.slips import slips
 from fingerpost.records import Json, JsonObject
 
 MOST_KEYS: Final = 64

@@ -13,6 +13,8 @@ from typing import Final
 
 import numpy as np
 
+from fingerpost.catalog.slips import slips
+
 SHORTEST: Final = 5  # below, one slip leads from anything to anything
 LONG: Final = 8  # from here on, two slips are forgiven
 SHORTEST_PART: Final = 3
@@ -49,12 +51,12 @@ class Spelling:
         """The numbers of the nearest words in use, each with how near it is (below 1)."""
         if not _correctable(word):
             return []
-        slips = 2 if len(word) >= LONG else 1
+        most = 2 if len(word) >= LONG else 1
         far = {
-            number: distance(word, self._words[number], slips) for number in self._candidates(word, is_used)
+            number: slips(word, self._words[number], most=most) for number in self._candidates(word, is_used)
         }
-        least = min(far.values(), default=slips + 1)
-        if least > slips:
+        least = min(far.values(), default=most + 1)
+        if least > most:
             return []
         nearest = [number for number, slipped in far.items() if slipped == least]
         return [(number, 1 - least / len(word)) for number in nearest[:MOST_FOUND]]
@@ -88,24 +90,3 @@ def parts(word: str, is_known: Callable[[str], bool]) -> tuple[str, str] | None:
         if is_known(word[:place]) and is_known(word[place:]):
             return word[:place], word[place:]
     return None
-
-
-def distance(left: str, right: str, most: int) -> int:
-    """How many slips (a letter wrong, missing, too many, or two swapped) lie between two words.
-
-    Anything above `most` is given as `most + 1`.
-    """
-    if abs(len(left) - len(right)) > most:
-        return most + 1
-    before: list[int] = []
-    row = list(range(len(right) + 1))
-    for i, letter in enumerate(left, 1):
-        before, last, row = row, before, [i]
-        for j, other in enumerate(right, 1):
-            best = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != other))
-            if i > 1 and j > 1 and letter == right[j - 2] and left[i - 2] == other:
-                best = min(best, last[j - 2] + 1)
-            row.append(best)
-        if min(row) > most:
-            return most + 1
-    return min(row[-1], most + 1)

@@ -23,6 +23,8 @@ from fingerpost.events import (
     CallRuled,
     Event,
     FallbackTaken,
+    PacketReceived,
+    RequestNarrowed,
     ResultDigested,
     unfinished_attempts,
 )
@@ -71,6 +73,26 @@ def _told(event: Event) -> Step | None:
 @_told.register
 def _(event: AttemptStarted) -> Step | None:
     return None  # told by its end
+
+
+@_told.register
+def _(event: PacketReceived) -> Step | None:
+    return Step("asked", event.summary())
+
+
+@_told.register
+def _(event: RequestNarrowed) -> Step | None:
+    narrowing = event.narrowing
+    reasons = (Step("because", reason, "dim") for reason in narrowing.need.reasons)
+    tools = (
+        Step(
+            plain(one.tool),
+            f"{one.score:.2f}: " + ", ".join(f"{part.signal} {part.points:+.2f}" for part in one.parts),
+        )
+        for one in narrowing.shortlist.offered
+    )
+    told = f"need {narrowing.need.verdict} ({narrowing.need.score:.0%}), fit {narrowing.shortlist.fit:.0%}"
+    return Step("narrowed", told, under=(*reasons, *tools))
 
 
 @_told.register

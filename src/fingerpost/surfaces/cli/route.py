@@ -83,6 +83,8 @@ def _show(narrowing: Narrowing, *, explain: bool) -> None:
     _show_offered(narrowing, explain=explain)
     if explain:
         _show_rest(narrowing)
+    if narrowing.packet_id is not None:
+        screen.print(f"trace {narrowing.packet_id}", style="dim", highlight=False)
 
 
 def _overview(narrowing: Narrowing) -> Iterator[Text]:
