@@ -89,8 +89,19 @@ async def test_a_greeting_is_no_matter_for_tools(tmp_path: Path) -> None:
     async with office(tmp_path) as (router, sink):
         found = await router.narrow("Good morning! How are you?")
         assert found.need.verdict is NeedVerdict.NONE
+        assert found.shortlist.offered == ()
+        asked = await router.narrow("Good morning! How are you?", asked_for_tools=True)
+        assert asked.shortlist.offered
         detected = [event for event in sink.events if isinstance(event, IntentDetected)]
-        assert [event.needs_tool for event in detected] == [False]
+        assert [event.needs_tool for event in detected] == [False, False]
+
+
+@proves("D12")
+async def test_tools_are_offered_all_the_same_when_the_gate_is_switched_off(tmp_path: Path) -> None:
+    async with office(tmp_path, flags={"need_gate": False}) as (router, _):
+        found = await router.narrow("Good morning! How are you?")
+        assert found.need.verdict is NeedVerdict.NONE
+        assert found.shortlist.offered
 
 
 @proves("N1")

@@ -105,6 +105,8 @@ class Guide:
         choice = await self._servers(snapshot, request, packet.packet_id)
         narrowing = await self._narrower.look(snapshot, replace(request, servers=choice))
         narrowing = replace(narrowing, packet_id=packet.packet_id)
+        if self._settings.flags.need_gate and not wanted.get("asked_for_tools", False):
+            narrowing = gated(narrowing)
         self._tell(packet, narrowing)
         return narrowing
 
@@ -183,3 +185,16 @@ class Guide:
         self._events.emit(IntentDetected(packet_id=packet.packet_id, intent=intent, needs_tool=needs))
         self._events.emit(RequestNarrowed(packet_id=packet.packet_id, narrowing=narrowing))
         self._events.emit(ToolsOffered(packet_id=packet.packet_id, tools=offered))
+
+
+def gated(narrowing: Narrowing) -> Narrowing:
+    """Nothing is offered for a request that needs no tool; what was found stays to be looked at."""
+    if narrowing.need.verdict is not NeedVerdict.NONE:
+        return narrowing
+    candidates = tuple(
+        replace(candidate, offered=False, lost="the request needs no tool")
+        if candidate.offered
+        else candidate
+        for candidate in narrowing.shortlist.candidates
+    )
+    return replace(narrowing, shortlist=replace(narrowing.shortlist, candidates=candidates))

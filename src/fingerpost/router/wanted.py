@@ -32,3 +32,4 @@ class Wanted(TypedDict, total=False):
     max_tools: int | None
     used: tuple[str, ...]  # tools this conversation has used, the latest last
     about: str | None  # a tool to explain however far behind it came in
+    asked_for_tools: bool  # the tools are wanted whether or not the request needs one

@@ -161,6 +161,7 @@ class FlagSettings(Section):
     result_cache: bool = Field(default=True, description="Answer a repeated read from memory")
     loop_guard: bool = Field(default=True, description="Stop a call that goes round in circles")
     digest: bool = Field(default=True, description="Cut long results to what fits")
+    need_gate: bool = Field(default=True, description="Offer no tools for a request that needs none")
     dense_scores: bool = Field(default=True, description="Compare meanings, not words alone")
     intent_signals: bool = Field(default=True, description="Let categories, mentions and urgency count")
     split_needs: bool = Field(default=True, description="Look for tools for each part of a request")
