@@ -44,7 +44,7 @@ test: install ## Set up everything and run all tests
 lint: install ## Check style and import direction
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-logo
 
-types: install ## Check types (pyright, strict)
+types: install $(VENV)/.peers ## Check types (pyright, strict)
 	@pyright
 
 format: install ## Rewrite the code in the house style
