@@ -13,7 +13,7 @@ from fingerpost.narrow.base import Query
 from fingerpost.narrow.dense import DenseScorer, Encoder, TextEncoder
 from fingerpost.narrow.dense.encoder import Vector
 from fingerpost.narrow.lexical import LexicalScorer
-from fingerpost.narrow.text import tool_text
+from fingerpost.narrow.text import sentences_of, tool_text
 from fingerpost.records import ToolCard
 from tests.narrow.scoring import EVERYDAY, WordEncoder, ask, best, cards, tool
 
@@ -46,8 +46,8 @@ def test_the_score_is_the_cosine_with_the_tools_text() -> None:
 def test_in_a_long_request_the_best_sentence_counts_for_half() -> None:
     encoder = WordEncoder()
     with prepared(encoder, EVERYDAY) as scorer:
-        scores = scorer.scores(ask(LONG_REQUEST))
-        whole = scorer.scores(Query(text=LONG_REQUEST, sentences=(LONG_REQUEST,)))
+        scores = scorer.scores(Query(text=LONG_REQUEST, sentences=sentences_of(LONG_REQUEST)))
+        whole = scorer.scores(ask(LONG_REQUEST))
         sentence = scorer.scores(ask("reads a file from the disk."))
     row = [card.key for card in EVERYDAY].index("files/read_file")
     assert scores[row] == pytest.approx(0.5 * whole[row] + 0.5 * sentence[row], abs=1e-5)

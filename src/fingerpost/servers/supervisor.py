@@ -113,7 +113,6 @@ class Supervisor:
             if delay > 0:
                 self._move(ServerState.DOWN, reason, hint=setback.hint, retry_in=delay, attempts=failures)
                 await anyio.sleep(delay)
-                reason = None
 
     async def _attempt(self) -> Setback:
         """One connection from its first byte to its end. Returns why it ended."""

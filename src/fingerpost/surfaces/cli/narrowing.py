@@ -20,5 +20,12 @@ async def narrow(
     about: str | None = None,
 ) -> Narrowing:
     """What narrowing concludes about `text` over the tools that are there now."""
-    await router.settle(VECTOR_SECONDS)
+    from fingerpost.surfaces.cli.screen import errors_to
+
+    screen = errors_to()
+    if screen.is_terminal:
+        with screen.status("reading the tools' meanings (kept for the next time)"):
+            await router.settle(VECTOR_SECONDS)
+    else:
+        await router.settle(VECTOR_SECONDS)
     return await router.narrow(text, server=server, max_tools=max_tools, about=about)
