@@ -57,7 +57,8 @@ $(VENV)/.peers: $(VENV)/.ready
 	@touch $@
 
 bench: install $(VENV)/.peers ## Measure and print tables (DATA=folder adds public routing sets)
-	@$(BIN)/python -m benchmarks $(if $(DATA),--data $(DATA)) $(ONLY)
+	@$(BIN)/python -m benchmarks $(if $(DATA),--data $(DATA)) $(if $(UNTRAINED),--untrained $(UNTRAINED)) \
+		$(if $(ENCODERS),--encoders $(ENCODERS)) $(ONLY)
 
 faults: install ## Call every misbehaving server through the whole path (prints the table)
 	@$(BIN)/python -m benchmarks.faults

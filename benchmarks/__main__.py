@@ -46,11 +46,18 @@ def main() -> None:
     reader = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     reader.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
     reader.add_argument("--data", type=Path, help="a folder of public routing sets")
+    reader.add_argument("--untrained", type=Path, help="MiniLM as it was (.onnx), as a baseline of routing")
+    reader.add_argument("--encoders", type=Path, help="encoders that have not seen a family (A.onnx …)")
     asked = reader.parse_args()
     if unknown := [name for name in asked.names if name not in BENCHMARKS]:
         reader.error(f"no such benchmark: {', '.join(unknown)}; there are: {', '.join(BENCHMARKS)}")
+
+    def measure_routing(data: Path | None) -> None:
+        routing.run(data, encoder=asked.untrained, families=asked.encoders)
+
+    chosen: dict[str, Callable[[Path | None], None]] = {**BENCHMARKS, "routing": measure_routing}
     for name in asked.names or [name for name in BENCHMARKS if name not in SLOW]:
-        BENCHMARKS[name](asked.data)
+        chosen[name](asked.data)
 
 
 if __name__ == "__main__":
