@@ -54,6 +54,20 @@ def test_a_query_is_read_with_everything_we_look_at_and_the_rest_is_passed_over(
 
 
 @pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("hello", "hello"),
+        (None, ""),
+        ([{"type": "text", "text": "two"}, {"type": "image_url"}, {"text": "parts"}], "two parts"),
+    ],
+)
+def test_messages_are_read_as_chat_apis_write_them(tmp_path: Path, content: object, text: str) -> None:
+    history = [{"role": "assistant", "content": content}]
+    path = lines(tmp_path / "q.jsonl", {"id": "1", "query": "x", "history": history})
+    assert read_queries(path)[0].history[0].text == text
+
+
+@pytest.mark.parametrize(
     ("line", "said"),
     [
         ("{", "is not JSON"),

@@ -119,10 +119,22 @@ def _query(line: _Line) -> QueryRecord:
 
 
 def _message(line: _Line, entry: Mapping[str, object]) -> Message:
-    role, text = entry.get("role"), entry.get("content", entry.get("text"))
-    if not isinstance(role, str) or not isinstance(text, str):
+    role, content = entry.get("role"), entry.get("content", entry.get("text", _NOTHING))
+    text = _said(content)
+    if not isinstance(role, str) or text is None:
         line.refuse("every entry of 'history' needs a 'role' and a 'content', both texts")
     return Message(role=role, text=text)
+
+
+def _said(content: object) -> str | None:
+    """The text of a message: as it is, in parts as chat APIs write it, or none beside a tool call."""
+    if content is None:
+        return ""
+    if isinstance(content, list):
+        parts = cast("list[object]", content)
+        texts = [cast("Mapping[str, object]", part).get("text") for part in parts if isinstance(part, dict)]
+        return " ".join(text for text in texts if isinstance(text, str))
+    return content if isinstance(content, str) else None
 
 
 def _prediction(line: _Line) -> Prediction:
