@@ -41,7 +41,8 @@ class SmartRoutingSettings(Section):
     temperature: float = Field(default=0.1, ge=0, le=2, description="For the server-selecting model")
     max_tokens: int = Field(default=300, ge=1, le=100_000, description="For the server-selecting model")
     prompt: str | None = Field(
-        default=None, description="A file with your own prompt; {servers} stands for the list"
+        default=None,
+        description="A file with your own prompt, from the working directory; {servers} stands for the list",
     )
 
 
