@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -20,3 +21,8 @@ def no_blocking_calls() -> Iterator[None]:
     guard.activate()
     yield
     guard.deactivate()
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: many tests wait for a program they started."""
+    return (os.cpu_count() or 1) + 1
