@@ -26,7 +26,6 @@ from fingerpost.evals.shelf import Shelf, shelve
 from fingerpost.events import Fanout, MemorySink
 from fingerpost.narrow.narrower import Narrower
 from fingerpost.narrow.preselection import ServerPicker, SmartRoutingFigures
-from fingerpost.narrow.preselection.by_server import server_scores
 from fingerpost.narrow.preselection.costs import DefinitionCosts
 from fingerpost.narrow.request import NarrowRequest
 from fingerpost.records import ServerChoice
@@ -61,16 +60,16 @@ async def measure(names: Sequence[str], vectors: Path) -> Measured:
     shelf = shelve([tool for name in names for tool in read_tools(DATA / f"tools-{name}.jsonl")], settings)
     queries = [query for name in names for query in read_queries(DATA / f"requests-{name}.jsonl")]
     chosen = random.Random(4).sample([query for query in queries if query.wanted], REQUESTS)
-    narrower = Narrower(settings, MemorySink())
+    narrower = Narrower(settings)
     narrower.prepare(shelf.snapshot)
     if narrower.parts.meaning is not None:
         narrower.parts.meaning.wait(VECTORS_S)
     sink, at_first = MemorySink(), MemorySink()
     events = Fanout(at_first)
     picker = ServerPicker(settings.smart_routing, events, count=count_tokens)
-    await pick(picker, narrower, shelf, chosen[0], settings)
+    await pick(picker, narrower, shelf, chosen[0])
     events.add(sink)
-    kept = [await pick(picker, narrower, shelf, query, settings) for query in chosen]
+    kept = [await pick(picker, narrower, shelf, query) for query in chosen]
     narrower.close()
     return Measured(
         name=" + ".join(names),
@@ -84,17 +83,16 @@ async def measure(names: Sequence[str], vectors: Path) -> Measured:
     )
 
 
-async def pick(
-    picker: ServerPicker, narrower: Narrower, shelf: Shelf, query: QueryRecord, settings: Settings
-) -> ServerChoice:
+async def pick(picker: ServerPicker, narrower: Narrower, shelf: Shelf, query: QueryRecord) -> ServerChoice:
     request = NarrowRequest(text=query.query, history=query.history)
+    signals = narrower.read(query.query)
     return await picker.choose(
         query.query,
         query.history,
         None,
         shelf.snapshot,
-        lambda: server_scores(narrower.parts, settings.flags, shelf.snapshot, request),
-        signals=narrower.parts.reader.read(query.query),
+        lambda: narrower.by_server(request, signals),
+        signals=signals,
     )
 
 

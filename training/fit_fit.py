@@ -32,6 +32,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from numpy.typing import NDArray
 
+from fingerpost.evals.metrics import auc
 from fingerpost.narrow.base import Query
 from fingerpost.narrow.columns import Rows
 from fingerpost.narrow.dense import DenseScorer, Encoder
@@ -166,13 +167,6 @@ def _logistic(rows: Floats, labels: Floats, weights: Floats) -> tuple[float, Flo
     return float(beta[0] - (coefficients * mean).sum()), coefficients
 
 
-def auc(labels: Sequence[bool], scores: Sequence[float]) -> float:
-    """The chance that a list that suits scores above one that does not."""
-    yes = np.array([score for score, label in zip(scores, labels, strict=True) if label])
-    no = np.array([score for score, label in zip(scores, labels, strict=True) if not label])
-    return float((yes[:, None] > no[None, :]).mean() + 0.5 * (yes[:, None] == no[None, :]).mean())
-
-
 def off_by(labels: Sequence[bool], chances: Sequence[float], bins: int = 8) -> float:
     """How far the probabilities are from what happened, on average over groups of like ones."""
     said, true = np.array(chances, np.float64), np.array(labels, np.float64)
@@ -199,8 +193,9 @@ def judged_on(routing: RoutingSet, encoder: Encoder, folder: Path | None) -> lis
 def tell(source: str, head: str, model: Model, found: Sequence[Example]) -> None:
     labels = [example.suits for example in found]
     chances = [model.chance(example.figures) for example in found]
+    told_apart = auc(np.array(chances, np.float64), np.array(labels, np.bool_))
     print(
-        f"{source:29} {head:6} lists {len(found):5}  AUC {auc(labels, chances):.3f}"
+        f"{source:29} {head:6} lists {len(found):5}  AUC {told_apart:.3f}"
         f"  off by {off_by(labels, chances):.3f}"
     )
 

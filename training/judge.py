@@ -18,10 +18,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from fingerpost.evals.metrics import gains, recall
 from fingerpost.narrow.text import sentences_of
 from training.encoder import Encoder, Words, encode, load, save
 from training.examples import Material, prepare, trainable
-from training.sets import FAMILIES, JUDGED, LICENSED, RoutingSet, read_own, read_public
+from training.sets import FAMILIES, JUDGED, LICENSED, Request, RoutingSet, read_own, read_public
 from training.train import Recipe, fit
 
 SAMPLE = 600
@@ -71,16 +72,11 @@ def without_leaks(materials: Sequence[Material], judged: Sequence[Material]) -> 
     return kept
 
 
-def recalls(groups: Sequence[Sequence[int]], ranking: Sequence[int]) -> list[float]:
+def recalls(source: RoutingSet, request: Request, ranking: Sequence[int]) -> list[float]:
     """The share of needs met within the first 1, 5 and 10 places."""
-    met = [0.0] * len(ranking)
-    seen: set[int] = set()
-    for place, tool in enumerate(ranking):
-        hit = next((n for n, group in enumerate(groups) if tool in group and n not in seen), None)
-        if hit is not None:
-            seen.add(hit)
-            met[place] = 1.0
-    return [sum(met[:depth]) / len(groups) for depth in (1, 5, 10)]
+    groups = [frozenset(source.tools[tool].id for tool in group) for group in request.groups]
+    gained = gains([source.tools[tool].id for tool in ranking], groups)
+    return [recall(gained, len(groups), depth) for depth in (1, 5, 10)]
 
 
 def scores(encoder: Encoder, material: Material, words: Words) -> tuple[np.ndarray, np.ndarray]:
@@ -126,7 +122,7 @@ def judge(encoder: Encoder, material: Material, words: Words) -> dict[str, list[
     for way, matrix in ways.items():
         top = np.argsort(-matrix, axis=1, kind="stable")[:, :TOP]
         rows = [
-            recalls(request.groups, [int(tool) for tool in row])
+            recalls(material.source, request, row)
             for request, row in zip(material.source.requests, top, strict=True)
         ]
         found[way] = [round(100 * float(value), 2) for value in np.mean(rows, axis=0)]

@@ -38,7 +38,7 @@ def settings_of(*, dense: bool = False, **sections: Any) -> Settings:
 def narrower_of(servers: Mapping[str, Sequence[JsonObject]], settings: Settings | None = None) -> Narrower:
     """A narrower that has seen these tools."""
     chosen = settings or settings_of()
-    made = Narrower(chosen, MemorySink(), parts=shipped(chosen))
+    made = Narrower(chosen, parts=shipped(chosen))
     made.prepare(snapshot_of(servers, chosen))
     return made
 

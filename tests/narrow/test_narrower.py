@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from fingerpost.catalog import Snapshot
-from fingerpost.events import MemorySink, RequestNarrowed
 from fingerpost.narrow.narrower import Narrower
 from fingerpost.narrow.parts import shipped
 from fingerpost.narrow.request import NarrowRequest
@@ -191,14 +190,15 @@ def test_a_scope_and_chosen_servers_bound_what_is_considered() -> None:
 @proves("N1")
 def test_servers_are_weighed_without_what_is_hidden() -> None:
     narrower = narrower_of(OFFICE)
-    weighed = narrower.by_server(NarrowRequest(text="weather forecast for Oslo"))
+    signals = narrower.read("weather forecast for Oslo")
+    weighed = narrower.by_server(NarrowRequest(text="weather forecast for Oslo"), signals)
     assert max(weighed, key=lambda server: max(weighed[server])) == "weather"
     assert {server: len(scores) for server, scores in weighed.items()} == {
         server: len(tools) for server, tools in OFFICE.items()
     }
     hidden = {"weather/get_forecast": HiddenTool(tool="weather/get_forecast", rule="rule 1")}
-    assert "weather" not in narrower.by_server(NarrowRequest(text="weather forecast", hidden=hidden))
-    assert narrower.by_server(NarrowRequest(text="")) == {}
+    assert "weather" not in narrower.by_server(NarrowRequest(text="weather forecast", hidden=hidden), signals)
+    assert narrower.by_server(NarrowRequest(text=""), signals) == {}
 
 
 def test_a_request_that_leans_on_the_conversation_is_looked_for_with_it() -> None:
@@ -236,7 +236,7 @@ def test_the_tool_that_finds_a_missing_id_joins_and_says_why() -> None:
 def test_the_same_question_is_answered_from_memory_for_half_a_minute() -> None:
     now = 100.0
     settings = settings_of()
-    narrower = Narrower(settings, MemorySink(), parts=shipped(settings), clock=lambda: now)
+    narrower = Narrower(settings, parts=shipped(settings), clock=lambda: now)
     narrower.prepare(snapshot_of(OFFICE))
     request = NarrowRequest(text="weather forecast")
     first = narrower.narrow(request)
@@ -293,19 +293,6 @@ def test_a_tool_one_asks_about_is_explained_though_it_came_in_last() -> None:
 def test_whether_a_tool_is_needed_is_judged_beside_what_is_found() -> None:
     assert narrowed("hello there", OFFICE).need.verdict == "none"
     assert narrowed("Send an email to dana@example.com about the offer", OFFICE).need.verdict == "tool"
-
-
-async def test_looking_emits_the_packets_event_with_everything_found() -> None:
-    sink = MemorySink()
-    settings = settings_of()
-    narrower = Narrower(settings, sink, parts=shipped(settings))
-    snapshot = snapshot_of(OFFICE)
-    narrowing = await narrower.look(snapshot, NarrowRequest(text="weather forecast", packet_id="pkt_1"))
-    (event,) = sink.events
-    assert isinstance(event, RequestNarrowed)
-    assert event.narrowing == narrowing
-    await narrower.look(snapshot, NarrowRequest(text="weather forecast"))
-    assert len(sink.events) == 1
 
 
 def test_requests_on_many_threads_while_the_catalog_changes_all_get_a_whole_answer() -> None:

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from fingerpost import Router, Settings
-from fingerpost.events import IntentDetected, MemorySink, SmartRoutingEnd, rebuild
+from fingerpost.events import IntentDetected, MemorySink, RequestNarrowed, SmartRoutingEnd, rebuild
 from fingerpost.records import ErrorKind, NeedVerdict
 from fingerpost.testing import ScriptedModel, tool_server
 from tests.requirements import proves
@@ -76,6 +76,8 @@ async def test_the_journal_tells_whether_a_tool_is_needed_before_which_are_offer
             "request_narrowed",
             "tools_offered",
         ]
+        (told,) = (event for event in events if isinstance(event, RequestNarrowed))
+        assert told.narrowing == found
         packet = rebuild(events)
         assert packet is not None
         assert packet.intent.name == "tool_routing"

@@ -24,6 +24,7 @@ from fingerpost.catalog import visible
 from fingerpost.events import CallProgressed, EventSink
 from fingerpost.records import CallContext, JsonObject, LatencyProfile, LatencyTier, Source, ToolCard
 from fingerpost.redaction import scrub
+from fingerpost.tasks import leave
 
 logger = logging.getLogger("fingerpost.call.progress")
 
@@ -121,12 +122,7 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._group is not None
-        self._group.cancel_scope.cancel()
-        if isinstance(error, Exception):
-            # The group would wrap it; it has nothing to do with the ticking, so the group is not told.
-            await self._group.__aexit__(None, None, None)
-        else:
-            await self._group.__aexit__(kind, error, trace)
+        await leave(self._group, kind, error, trace)
 
     async def report(self, progress: float, total: float | None, message: str | None) -> None:
         """What the server itself says of its progress: kept, and shown unless that was a moment ago."""

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Final
 
 from fingerpost.catalog import Snapshot
-from fingerpost.events import MemorySink
 from fingerpost.narrow.dense import DenseScorer
 from fingerpost.narrow.narrower import Narrower
 from fingerpost.narrow.parts import Parts
@@ -32,7 +31,7 @@ def ready_narrower(
     progress: Progress | None = None,
 ) -> Generator[Narrower]:
     """Narrows over this snapshot, with every vector in place. Blocks while they are made."""
-    narrower = Narrower(settings, MemorySink(limit=0), parts=parts)
+    narrower = Narrower(settings, parts=parts)
     try:
         narrower.prepare(snapshot)
         _fill(narrower, progress or (lambda _: None))

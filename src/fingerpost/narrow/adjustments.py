@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from fingerpost.narrow.columns import Columns, Rows, Scores
+from fingerpost.narrow.experience import Evidence
 from fingerpost.narrow.shares import Share
 from fingerpost.records import Signals
 
@@ -57,9 +58,12 @@ def unwell(columns: Columns, health: Mapping[str, str]) -> Iterator[Share]:
             yield _on(columns, "health", rows, UNWELL, f"{server} cannot be used now: {reason}")
 
 
-def learned(scores: Scores, notes: Mapping[int, str]) -> Share | None:
-    """What worked or failed for similar requests (-1..1), within its bounds."""
-    points = np.clip(np.nan_to_num(scores), -1, 1).astype(np.float32) * np.float32(LEARNED)
+def learned(columns: Columns, known: Mapping[int, Evidence]) -> Share | None:
+    """What worked or failed for similar requests, by row, within its bounds."""
+    points = np.zeros(columns.size, np.float32)
+    for row, evidence in known.items():
+        points[row] = LEARNED * evidence.score
+    notes = {row: evidence.note for row, evidence in known.items()}
     return Share(signal="learned", points=points, notes=notes) if points.any() else None
 
 

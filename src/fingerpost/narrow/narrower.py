@@ -22,7 +22,6 @@ import numpy as np
 
 from fingerpost.catalog import Snapshot
 from fingerpost.errors import FingerpostError
-from fingerpost.events import EventSink, RequestNarrowed
 from fingerpost.narrow.cache import Recent, key_of
 from fingerpost.narrow.columns import Columns, Rows, columns_of
 from fingerpost.narrow.fit import shipped_models
@@ -44,13 +43,11 @@ class Narrower:
     def __init__(
         self,
         settings: Settings,
-        events: EventSink,
         *,
         parts: Parts | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
-        self._events = events
         self._parts = parts or shipped(settings)
         self._scoring = Scoring(parts=self._parts, flags=settings.flags)
         self._fit = shipped_models()
@@ -100,16 +97,13 @@ class Narrower:
             self._parts.meaning.close()
 
     async def look(self, snapshot: Snapshot, request: NarrowRequest) -> Narrowing:
-        """`narrow` over this snapshot, in a worker thread; the packet's event is emitted on the way out."""
+        """`narrow` over this snapshot, in a worker thread."""
 
         def work() -> Narrowing:
             self.prepare(snapshot)
             return self.narrow(request)
 
-        narrowing = await anyio.to_thread.run_sync(work)
-        if request.packet_id is not None:
-            self._events.emit(RequestNarrowed(packet_id=request.packet_id, narrowing=narrowing))
-        return narrowing
+        return await anyio.to_thread.run_sync(work)
 
     def narrow(self, request: NarrowRequest) -> Narrowing:
         """Whether the request needs a tool, and which few suit it, with reasons for everything."""
@@ -123,14 +117,13 @@ class Narrower:
         with self._turnstile.reading():
             return self._parts.reader.read(bounded(text))
 
-    def by_server(self, request: NarrowRequest) -> Mapping[str, Sequence[float]]:
+    def by_server(self, request: NarrowRequest, signals: Signals) -> Mapping[str, Sequence[float]]:
         """How well the tools of each server suit the request, for choosing among servers."""
         with self._turnstile.reading():
             columns, text = self._columns, bounded(request.text)
             eligible = _eligible(columns, replace(request, servers=None))
             if not text or not len(eligible):
                 return {}
-            signals = self._parts.reader.read(text)
             scored = self._scoring.score(text, signals, request, columns, eligible)
             return by_server(scored, columns, eligible)
 

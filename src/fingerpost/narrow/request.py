@@ -37,7 +37,6 @@ class NarrowRequest:
     health: Mapping[str, str] = field(default_factory=dict[str, str])
     used: tuple[str, ...] = ()  # tools this conversation has used, the latest last
     about: str | None = None  # a tool (by key) to explain even if it came in far behind
-    packet_id: str | None = None
 
 
 def bounded(text: str) -> str:

@@ -107,11 +107,9 @@ class Scoring:
             shares += adjustments(columns, query.text, signals)
         if self.flags.learned_use and self.parts.learned is not None:
             evidence = self.parts.learned.evidence(query)
-            notes = {
-                row: found.note
-                for key, found in evidence.items()
-                if (row := columns.rows.get(key)) is not None
+            known = {
+                row: found for key, found in evidence.items() if (row := columns.rows.get(key)) is not None
             }
-            share = learned(self.parts.learned.scores(query), notes) if notes else None
+            share = learned(columns, known)
             shares += [share] if share is not None else []
         return shares + list(unwell(columns, request.health))

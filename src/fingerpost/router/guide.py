@@ -14,7 +14,6 @@ from typing import Final, Unpack
 
 import anyio.to_thread
 
-from fingerpost.call.hiding import hidden_tools
 from fingerpost.catalog import Snapshot
 from fingerpost.events import Fanout, IntentDetected, PacketReceived, RequestNarrowed, ToolsOffered
 from fingerpost.llm import ChatModel, OpenAIChat
@@ -24,13 +23,13 @@ from fingerpost.narrow.parts import shipped
 from fingerpost.narrow.preselection import ServerPicker, read_template
 from fingerpost.narrow.request import NarrowRequest
 from fingerpost.records import (
-    HiddenTool,
     Intent,
     Narrowing,
     NeedVerdict,
     Packet,
     ServerChoice,
 )
+from fingerpost.router.sight import Sight, View
 from fingerpost.router.wanted import Wanted
 from fingerpost.settings import Settings
 from fingerpost.store import Store
@@ -58,8 +57,9 @@ class Guide:
         self._events = events
         self._store = store
         self._unusable = unusable
+        self._sight = Sight(settings.policy)
         self._experience = Experience()
-        self._narrower = Narrower(settings, events, parts=shipped(settings, learned=self._experience))
+        self._narrower = Narrower(settings, parts=shipped(settings, learned=self._experience))
         lite = settings.models.lite
         self._own_model = OpenAIChat(lite) if lite is not None and model is None else None
         self._picker = ServerPicker(
@@ -70,7 +70,6 @@ class Guide:
         )
         self._stale = True
         self._learned_at = -LEARN_AGAIN_S
-        self._visible: tuple[Snapshot, frozenset[str], Snapshot] | None = None
 
     def learned_something(self) -> None:
         """A choice was recorded: what is known is out of date."""
@@ -101,8 +100,11 @@ class Guide:
         )
         self._events.emit(PacketReceived.of(packet))
         await self._learn()
-        request = self._request(snapshot, packet, wanted)
-        choice = await self._servers(snapshot, request, packet.packet_id)
+        view = await anyio.to_thread.run_sync(
+            self._sight.of, snapshot, wanted.get("caller"), wanted.get("profile")
+        )
+        request = self._request(snapshot, packet, view, wanted)
+        choice = await self._servers(snapshot, request, view, packet.packet_id)
         narrowing = await self._narrower.look(snapshot, replace(request, servers=choice))
         narrowing = replace(narrowing, packet_id=packet.packet_id)
         if self._settings.flags.need_gate and not wanted.get("asked_for_tools", False):
@@ -110,18 +112,17 @@ class Guide:
         self._tell(packet, narrowing)
         return narrowing
 
-    def _request(self, snapshot: Snapshot, packet: Packet, wanted: Wanted) -> NarrowRequest:
-        caller, profile = wanted.get("caller"), wanted.get("profile")
+    def _request(self, snapshot: Snapshot, packet: Packet, view: View, wanted: Wanted) -> NarrowRequest:
         server = wanted.get("server")
         scope = None if server is None else frozenset(card.key for card in snapshot.by_server(server))
         return NarrowRequest(
             text=packet.content.original_prompt,
             history=packet.context.history,
             conversation=wanted.get("conversation"),
-            caller=caller,
-            profile=profile,
+            caller=wanted.get("caller"),
+            profile=wanted.get("profile"),
             allowed=scope,
-            hidden=hidden_tools(self._settings.policy, snapshot.cards, caller=caller, profile=profile),
+            hidden=view.hidden,
             max_tools=wanted.get("max_tools"),
             health=self._unusable(),
             used=wanted.get("used", ()),
@@ -129,37 +130,26 @@ class Guide:
         )
 
     async def _servers(
-        self, snapshot: Snapshot, request: NarrowRequest, packet_id: str
+        self, snapshot: Snapshot, request: NarrowRequest, view: View, packet_id: str
     ) -> ServerChoice | None:
         """The servers of the conversation; None where there is nothing to choose."""
-        if request.allowed is not None:
+        if request.allowed is not None or not self._picker.is_on(len(view.visible.cards), view.servers):
             return None
-        visible = self._without_hidden(snapshot, request.hidden)
-        if not self._picker.is_on(len(visible.cards), len({card.server for card in visible.cards})):
-            return None
+        signals = await anyio.to_thread.run_sync(self._narrower.read, request.text)
 
         def scores() -> Mapping[str, Sequence[float]]:
             self._narrower.prepare(snapshot)
-            return self._narrower.by_server(request)
+            return self._narrower.by_server(request, signals)
 
         return await self._picker.choose(
             request.text,
             request.history,
             request.conversation,
-            visible,
+            view.visible,
             scores,
             packet_id,
-            signals=await anyio.to_thread.run_sync(self._narrower.read, request.text),
+            signals=signals,
         )
-
-    def _without_hidden(self, snapshot: Snapshot, hidden: Mapping[str, HiddenTool]) -> Snapshot:
-        if not hidden:
-            return snapshot
-        keys = frozenset(hidden)
-        if self._visible is None or self._visible[0] is not snapshot or self._visible[1] != keys:
-            cards = tuple(card for card in snapshot.cards if card.key not in keys)
-            self._visible = (snapshot, keys, Snapshot(version=snapshot.version, cards=cards))
-        return self._visible[2]
 
     async def _learn(self) -> None:
         """Take in what the store remembers, when there is something new and not at every request."""

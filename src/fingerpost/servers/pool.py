@@ -26,6 +26,7 @@ from fingerpost.servers.oauth import TokenBook
 from fingerpost.servers.spec import protect
 from fingerpost.servers.supervisor import Shared, Supervisor
 from fingerpost.settings.model import LimitSettings
+from fingerpost.tasks import leave
 
 logger = logging.getLogger("fingerpost.servers")
 
@@ -86,13 +87,8 @@ class Servers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         assert self._tasks is not None
-        self._tasks.cancel_scope.cancel()
         try:
-            if isinstance(error, anyio.get_cancelled_exc_class()):
-                return await self._tasks.__aexit__(kind, error, trace)
-            # The caller's own error goes its own way: the task group would wrap it into a group.
-            await self._tasks.__aexit__(None, None, None)
-            return None
+            return await leave(self._tasks, kind, error, trace)
         finally:
             self._tasks = None
             with anyio.CancelScope(shield=True):

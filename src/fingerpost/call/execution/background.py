@@ -22,6 +22,7 @@ from fingerpost.call.execution.door import Clock, Progress
 from fingerpost.errors import CallError, LimitReached
 from fingerpost.records import new_id
 from fingerpost.redaction import scrub
+from fingerpost.tasks import leave
 
 logger = logging.getLogger("fingerpost.call")
 
@@ -99,12 +100,7 @@ class Background(Generic[T]):
     ) -> bool | None:
         assert self._tasks is not None
         tasks, self._tasks = self._tasks, None
-        tasks.cancel_scope.cancel()
-        if isinstance(error, anyio.get_cancelled_exc_class()):
-            return await tasks.__aexit__(kind, error, trace)
-        # The caller's own error goes its own way: the task group would wrap it into a group.
-        await tasks.__aexit__(None, None, None)
-        return None
+        return await leave(tasks, kind, error, trace)
 
     def start(self, work: Callable[[Progress], Awaitable[T]], *, tool: str, owner: str | None = None) -> str:
         """Begin, and return the handle at once. `owner` alone may then use it."""

@@ -6,12 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fingerpost.catalog import Snapshot
-from fingerpost.narrow.columns import Columns, Rows, columns_of
-from fingerpost.narrow.parts import Parts
-from fingerpost.narrow.request import NarrowRequest, bounded
-from fingerpost.narrow.scoring import Scored, Scoring
-from fingerpost.settings.model import FlagSettings
+from fingerpost.narrow.columns import Columns, Rows
+from fingerpost.narrow.scoring import Scored
 
 
 def by_server(scored: Scored, columns: Columns, eligible: Rows) -> Mapping[str, Sequence[float]]:
@@ -21,17 +17,3 @@ def by_server(scored: Scored, columns: Columns, eligible: Rows) -> Mapping[str, 
     for row in eligible:
         found.setdefault(columns.servers[columns.server_of[row]], []).append(float(best[row]))
     return found
-
-
-def server_scores(
-    parts: Parts, flags: FlagSettings, snapshot: Snapshot, request: NarrowRequest
-) -> Mapping[str, Sequence[float]]:
-    """The scores of every tool of `snapshot`, for which the parts must have been prepared."""
-    text = bounded(request.text)
-    columns = columns_of(snapshot)
-    everything = np.arange(columns.size, dtype=np.intp)
-    if not text or not columns.size:
-        return {}
-    signals = parts.reader.read(text)
-    scored = Scoring(parts=parts, flags=flags).score(text, signals, request, columns, everything)
-    return by_server(scored, columns, everything)

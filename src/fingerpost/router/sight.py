@@ -1,0 +1,66 @@
+"""What each caller may see of the catalog.
+
+Which rule hides which tool depends on the tools, the rules and the caller alone, and
+reading many tools against many rules takes long: it is worked out once for each and
+kept for as long as the catalog stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Final
+
+from fingerpost.call.hiding import hidden_tools
+from fingerpost.catalog import Snapshot
+from fingerpost.records import HiddenTool
+from fingerpost.settings import RuleSettings
+
+KEPT: Final = 100  # callers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """The catalog as one caller may see it, and what is hidden from them."""
+
+    hidden: Mapping[str, HiddenTool]
+    visible: Snapshot
+    servers: int  # of which something is visible
+
+
+class Sight:
+    """Views by caller and profile. Safe to use from several threads."""
+
+    def __init__(self, rules: Sequence[RuleSettings]) -> None:
+        self._rules = rules
+        self._by_caller = any(rule.caller is not None for rule in rules)
+        self._by_profile = any(rule.profile is not None for rule in rules)
+        self._lock = Lock()
+        self._snapshot: Snapshot | None = None
+        self._views: OrderedDict[tuple[str | None, str | None], View] = OrderedDict()
+
+    def of(self, snapshot: Snapshot, caller: str | None, profile: str | None) -> View:
+        """What this caller sees. The first time after a change takes a moment: not for an event loop."""
+        # Whoever no rule tells apart sees the same.
+        key = (caller if self._by_caller else None, profile if self._by_profile else None)
+        with self._lock:
+            if snapshot is not self._snapshot:
+                self._snapshot = snapshot
+                self._views.clear()
+            view = self._views.get(key)
+            if view is None:
+                view = self._views[key] = self._look(snapshot, *key)
+            self._views.move_to_end(key)
+            while len(self._views) > KEPT:
+                self._views.popitem(last=False)
+            return view
+
+    def _look(self, snapshot: Snapshot, caller: str | None, profile: str | None) -> View:
+        hidden = hidden_tools(self._rules, snapshot.cards, caller=caller, profile=profile)
+        visible = snapshot
+        if hidden:
+            cards = tuple(card for card in snapshot.cards if card.key not in hidden)
+            visible = Snapshot(version=snapshot.version, cards=cards)
+        return View(hidden=hidden, visible=visible, servers=len({card.server for card in visible.cards}))
