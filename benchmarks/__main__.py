@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import (
+    answering,
     arguments,
     callpath,
     catalog,
@@ -18,6 +19,7 @@ from benchmarks import (
     fallback,
     faults,
     grants,
+    prefix,
     routing,
     search_speed,
     smart,
@@ -36,6 +38,8 @@ BENCHMARKS: dict[str, Callable[[Path | None], None]] = {
     "search": lambda _: search_speed.run(),
     "digest": lambda _: digest.run(),
     "smart": lambda _: smart.run(),
+    "prefix": lambda _: prefix.run(),
+    "answering": lambda _: answering.run(),
     "grants": lambda _: grants.run(),
     "faults": lambda _: faults.run(),
 }

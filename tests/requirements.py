@@ -35,7 +35,6 @@ def proves(*ids: str) -> Callable[[F], F]:
     return pytest.mark.proves(*ids)
 
 
-_CHOOSE = "comes with choosing and answering"
 _GATEWAY = "comes with the MCP gateway"
 _HTTP = "comes with the OpenAI-compatible endpoint and the console"
 _BUILTIN = "comes with Fingerpost's own servers"
@@ -44,36 +43,32 @@ REQUIREMENTS: dict[str, Requirement] = {
     # A. Cognition-packet tool routing
     "A1": Requirement("A request is a packet with all its sections; JSON and back without loss"),
     "A2": Requirement("Whether a tool is needed is decided before any selection"),
-    "A3": Requirement("Selection is one low-temperature structured call; junk never executes", _CHOOSE),
-    "A4": Requirement("The prime model reviews; not approved caps at 0.5, a failed review is 0.0", _CHOOSE),
-    "A5": Requirement(
-        "Below the threshold nothing runs without a person's approval",
-        f"asking and granting is there; the confidence threshold {_CHOOSE}",
-    ),
+    "A3": Requirement("Selection is one low-temperature structured call; junk never executes"),
+    "A4": Requirement("The prime model reviews; not approved caps at 0.5, a failed review is 0.0"),
+    "A5": Requirement("Below the threshold nothing runs without a person's approval"),
     "A6": Requirement("The execution status moves only along allowed steps, each recorded"),
-    "A7": Requirement("A lite and a prime model, each standing in for the other", _CHOOSE),
+    "A7": Requirement("A lite and a prime model, each standing in for the other"),
     "A8": Requirement("ai.read, ai.write, ai.execute and embedding.query work through MCP", _BUILTIN),
     "A9": Requirement("Write and execute tools dry-run until two switches allow them", _BUILTIN),
-    "A10": Requirement(
-        "The result is injected into the packet; the final answer uses it", f"the answer {_CHOOSE}"
-    ),
-    "A11": Requirement("Reinjection is counted and capped", f"answering at the cap {_CHOOSE}"),
+    "A10": Requirement("The result is injected into the packet; the final answer uses it"),
+    "A11": Requirement("Reinjection is counted and capped; at the cap the packet is answered"),
     "A12": Requirement("Selection, review, decision and execution are reflected and audited"),
     "A13": Requirement("The settings block tool_routing with its seven values"),
     "A14": Requirement("The ten system tasks exist on the packet"),
-    "A15": Requirement("Invented tool syntax never reaches the user", _CHOOSE),
-    "A16": Requirement("Measured: the right tool, calibrated confidence, little added time", _CHOOSE),
-    "A17": Requirement(
-        "Chains, learning, run-time registration, parallel calls, cached results",
-        "run-time registration, parallel calls, cached results and learning are there; chains follow",
+    "A15": Requirement("Invented tool syntax never reaches the user"),
+    "A16": Requirement(
+        "Measured: the right tool, calibrated confidence, little added time",
+        "added time is measured (`make bench`), calibration on simulated outcomes; "
+        "the right tool more than 90 % of the time needs a strong model, which cannot be had in tests",
     ),
+    "A17": Requirement("Chains, learning, run-time registration, parallel calls, cached results"),
     "A18": Requirement("A chat connector end to end", _BUILTIN),
     # B. Tools and instructions
-    "B1": Requirement("Definitions and instructions come from one tool record", _CHOOSE),
+    "B1": Requirement("Definitions and instructions come from one tool record"),
     "B2": Requirement("A knowledge base with six tools", _BUILTIN),
     "B3": Requirement("Three routing tools hand over to specialists", _BUILTIN),
-    "B4": Requirement("Single-decision mode", _CHOOSE),
-    "B5": Requirement("The system prompt is assembled from persona, tools and directives", _CHOOSE),
+    "B4": Requirement("Single-decision mode"),
+    "B5": Requirement("The system prompt is assembled from persona, tools and directives"),
     "B6": Requirement("What the conversation holds is answered from it"),
     "B7": Requirement("Tool sets by context", _BUILTIN),
     "B8": Requirement("Tool sets by persona", _BUILTIN),
@@ -86,7 +81,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "Measured: fewer unnecessary tool uses",
         "need verdicts are measured by `make bench`; added time of direct answers comes with choosing",
     ),
-    "B12": Requirement("Context building: user, conversation, count, history", _CHOOSE),
+    "B12": Requirement("Context building: user, conversation, count, history"),
     # C. Tool execution flow
     "C1": Requirement("OpenAI-format tool calls are parsed; bad arguments become a clear error"),
     "C2": Requirement("Dotted names resolve to tool and operation"),
@@ -123,7 +118,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "E5": Requirement("Runs once per conversation"),
     "E6": Requirement("Events smart_routing_start and smart_routing_end"),
     "E7": Requirement("Metrics of smart routing"),
-    "E8": Requirement("Simple and ReAct agent modes", _CHOOSE),
+    "E8": Requirement("Simple and ReAct agent modes"),
     "E9": Requirement("A command compares with and without routing"),
     "E10": Requirement(
         "Measured: fewer tools, fewer tokens, faster",
@@ -172,7 +167,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "F41": Requirement("A half-open breaker lets only its trials through"),
     "F42": Requirement("All servers down at the start: it starts, and says so"),
     "F47": Requirement("The same call again and again, or A-B-A-B, is stopped"),
-    "F48": Requirement("Instructions inside a result are marked as data", f"asking more after one {_CHOOSE}"),
+    "F48": Requirement("Instructions inside a result are marked as data; what changes something then asks"),
     "F49": Requirement("A secret in arguments, results or errors is masked everywhere"),
     # N. Narrowing
     "N1": Requirement("What policy hides from a caller is never found"),
@@ -182,6 +177,19 @@ REQUIREMENTS: dict[str, Requirement] = {
     "N5": Requirement("Hebrew requests find tools described in English, offline"),
     "N6": Requirement("Junk requests and odd catalogs get an answer"),
     "N7": Requirement("Routing is measured on any set: predictions, figures, comparisons, gates"),
+    # W. Choosing and answering: the way of a request
+    "W1": Requirement("The five journeys: every decision is an event, the same for the same request"),
+    "W2": Requirement("A request that waits for a person goes on after a restart, and only once"),
+    "W3": Requirement("Turns, tokens, seconds and money are bounded; the end comes with guidance"),
+    "W4": Requirement("Without a model: what is certain is done, the rest is asked, and it is said"),
+    "W5": Requirement(
+        "The wire of models: streams, cuts, overload, time-outs, on a server with real weights"
+    ),
+    "W6": Requirement("A model that fails is stood in for; with none left, the way without one is taken"),
+    "W7": Requirement("Prompts begin alike: tools keep their places through a conversation"),
+    "W8": Requirement("Routing is switched live from any thread; programs embed an agent"),
+    "W9": Requirement("ask and chat: streaming, progress, approvals, questions, explanation, JSON"),
+    "W10": Requirement("Malformed model output never crashes and never runs what was not offered"),
     # P. Performance goals
     "P9": Requirement("Help and import stay light: no heavy library is loaded"),
     # H. The house

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 
@@ -43,7 +44,9 @@ def test_importing_fingerpost_loads_nothing_heavy() -> None:
 
 
 @proves("P9")
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["tools", "--help"], ["servers", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["tools", "--help"], ["ask", "--help"], ["chat", "--help"]]
+)
 def test_help_and_version_load_click_and_nothing_heavy(arguments: list[str]) -> None:
     program = (
         f"sys.argv = ['fingerpost', *{arguments!r}]\n"
@@ -55,10 +58,68 @@ def test_help_and_version_load_click_and_nothing_heavy(arguments: list[str]) -> 
     assert loaded & HEAVY == set()
 
 
-def test_every_public_name_can_be_had_and_nothing_else_is_promised() -> None:
-    assert sorted(fingerpost.__all__) == fingerpost.__all__
+@proves("P9")
+def test_naming_a_model_loads_neither_its_library_nor_the_encoder() -> None:
+    program = (
+        "from fingerpost import Policy, Router\n"
+        "from fingerpost.llm import OpenAIChat\n"
+        "model = OpenAIChat('m', base_url='http://127.0.0.1:1/v1')\n"
+        "Router([], model=model, policy=Policy(ask_for={'write'}))"
+    )
+    assert loaded_by(program) & {"numpy", "onnxruntime", "openai", "rich", "tokenizers"} == set()
+
+
+def test_the_public_names_are_these_and_no_others() -> None:
+    assert fingerpost.__all__ == [
+        "Agent",
+        "AnswerPiece",
+        "Approval",
+        "Catalog",
+        "ConfigError",
+        "Effect",
+        "Event",
+        "EventSink",
+        "FingerpostError",
+        "Message",
+        "Mode",
+        "Narrowing",
+        "Outcome",
+        "Packet",
+        "Pending",
+        "Policy",
+        "Question",
+        "Route",
+        "RouteOutcome",
+        "Router",
+        "Selection",
+        "Server",
+        "ServerSpec",
+        "Settings",
+        "Snapshot",
+        "Store",
+        "ToolCard",
+        "load",
+    ]
+    assert dir(fingerpost) == sorted([*fingerpost.__all__, "__version__"])
     for name in fingerpost.__all__:
         assert getattr(fingerpost, name).__name__ == name
+
+
+@pytest.mark.parametrize(
+    ("package", "names"),
+    [
+        ("llm", {"ChatModel", "ModelPool", "ModelReply", "ModelRequest", "OnText", "OpenAIChat", "Role"}),
+        ("embed", {"Embedded", "EmbeddedAgent"}),
+        ("testing", {"HANG", "ScriptedModel", "calls", "playbook", "served", "tool_server"}),
+        ("router", {"Agent", "AgentStats", "AgentStatus", "Asking", "Policy", "Route", "Router", "Switches"}),
+    ],
+)
+def test_the_packages_beside_it_offer_what_they_promise(package: str, names: set[str]) -> None:
+    module = import_module(f"fingerpost.{package}")
+    promised = set(module.__all__)
+    assert names <= promised
+    for name in promised:
+        assert hasattr(module, name)
 
 
 def test_a_name_that_does_not_exist_is_an_ordinary_attribute_error() -> None:

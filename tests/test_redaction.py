@@ -77,3 +77,18 @@ def test_ordinary_text_is_left_alone(text: str) -> None:
 def test_a_very_short_value_is_not_remembered() -> None:
     remember("dev")
     assert scrub("dev mode") == "dev mode"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "api_key=sk-0123456789abcdef0123",
+        'token: "sk-0123456789abcdef0123", more',
+        "Authorization: Bearer abcdefgh12345678",
+        "postgres://me:hunter2@db/x?password=hunter2hunter2",
+    ],
+)
+def test_masking_twice_is_masking_once(text: str) -> None:
+    once = scrub(text)
+    assert once != text
+    assert scrub(once) == once

@@ -3,9 +3,11 @@
     from fingerpost import Router, Server
 
     async with Router([Server.stdio("time", ["mcp-server-time"])]) as router:
-        await router.connect()
-        for card in router.tools.cards:
-            print(card.key, card.effect.value)
+        route = await router.route("What time is it in Tokyo right now?")
+        print(route.outcome, route.answer)
+
+The models are in `fingerpost.llm`, a router for programs without an event loop is in `fingerpost.embed`,
+and what tests need is in `fingerpost.testing`.
 
 Names are loaded when they are first used, so that `import fingerpost` costs next to nothing.
 """
@@ -18,15 +20,21 @@ if TYPE_CHECKING:
     from fingerpost.errors import ConfigError, FingerpostError
     from fingerpost.events import Event, EventSink
     from fingerpost.records import (
+        Approval,
         Effect,
+        Message,
+        Mode,
         Narrowing,
+        Outcome,
         Packet,
+        Pending,
+        Question,
+        RouteOutcome,
+        Selection,
         ServerSpec,
-        ServerState,
-        ServerStatus,
         ToolCard,
     )
-    from fingerpost.router import Router
+    from fingerpost.router import Agent, AnswerPiece, Policy, Route, Router
     from fingerpost.servers import Server
     from fingerpost.settings import Settings, load
     from fingerpost.store import Store
@@ -34,19 +42,29 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Agent": "router",
+    "AnswerPiece": "router",
+    "Approval": "records",
     "Catalog": "catalog",
     "ConfigError": "errors",
     "Effect": "records",
     "Event": "events",
     "EventSink": "events",
     "FingerpostError": "errors",
+    "Message": "records",
+    "Mode": "records",
     "Narrowing": "records",
+    "Outcome": "records",
     "Packet": "records",
+    "Pending": "records",
+    "Policy": "router",
+    "Question": "records",
+    "Route": "router",
+    "RouteOutcome": "records",
     "Router": "router",
+    "Selection": "records",
     "Server": "servers",
     "ServerSpec": "records",
-    "ServerState": "records",
-    "ServerStatus": "records",
     "Settings": "settings",
     "Snapshot": "catalog",
     "Store": "store",
@@ -55,19 +73,29 @@ _HOMES = {
 }
 
 __all__ = [
+    "Agent",
+    "AnswerPiece",
+    "Approval",
     "Catalog",
     "ConfigError",
     "Effect",
     "Event",
     "EventSink",
     "FingerpostError",
+    "Message",
+    "Mode",
     "Narrowing",
+    "Outcome",
     "Packet",
+    "Pending",
+    "Policy",
+    "Question",
+    "Route",
+    "RouteOutcome",
     "Router",
+    "Selection",
     "Server",
     "ServerSpec",
-    "ServerState",
-    "ServerStatus",
     "Settings",
     "Snapshot",
     "Store",
@@ -82,3 +110,7 @@ def __getattr__(name: str) -> object:
         message = f"module 'fingerpost' has no attribute {name!r}"
         raise AttributeError(message)
     return getattr(import_module(f"fingerpost.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -46,7 +46,7 @@ _SECRET_AFTER = re.compile(
       (?P<scheme>\b(?:Bearer|Basic)\s+)(?P<credential>[A-Za-z0-9._~+/=-]{8,})
     | (?P<userinfo>://[^\s:/@]{0,256}:)(?P<password>[^\s/@]{1,256})(?=@)
     | (?P<assign>\b(?:password|passwd|pwd|secret|api[-_]?key|token|access[-_]?key)["']?\s*[=:]\s*["']?)
-      (?P<value>[^\s"',;&}\]]{6,})
+      (?P<value>\[redacted\]|[^\s"',;&}\]]{6,})                          # a mask stays as it is
     """,
     re.VERBOSE | re.IGNORECASE,
 )

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.call.parse import Unreadable, parse_tool_calls
 from fingerpost.call.reply import tool_message, unreadable_message
+from fingerpost.llm.tool_calls import Unreadable, parse_tool_calls
 from fingerpost.records import Outcome, ToolCall
 from tests.records.strategies import json_objects, json_values
 from tests.requirements import proves

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.catalog import CATEGORIES
 from fingerpost.events import CatalogChanged, MemorySink
-from fingerpost.records import Effect, Json, Known, LatencyTier, Source, UsageProfile, utc_now
+from fingerpost.records import Effect, Instructions, Json, Known, LatencyTier, Source, UsageProfile, utc_now
 from fingerpost.settings.model import FlagSettings, ToolOverride
 from tests.catalog.definitions import UNHURRIED, card, catalog, listing, tool
 from tests.catalog.test_fingerprint import json_values
@@ -131,6 +133,10 @@ def test_every_field_a_person_may_write_is_taken_with_its_pattern_as_reason() ->
         keywords=("euro",),
         weight=2.5,
         exclusive_intent="pricing",
+        purpose="Says what a thing costs",
+        when=("somebody wants to buy",),
+        when_not=("it is not for sale",),
+        examples=("How much is the red one?",),
     )
     it = catalog(listing("shop", tool("get_price"), tool("other"), tool("third")), overrides=[written])
     found = it.snapshot.get("shop/get_price")
@@ -157,7 +163,14 @@ def test_every_field_a_person_may_write_is_taken_with_its_pattern_as_reason() ->
         field: Known(getattr(written, field), Source.WRITTEN, "written for 'shop/get_*'") for field in values
     }
     assert found.description == "Prices, in euros"
-    assert set(ToolOverride.model_fields) == {"match", "enabled", "description", *values}
+    assert found.instructions == Instructions(
+        purpose="Says what a thing costs",
+        when=("somebody wants to buy",),
+        when_not=("it is not for sale",),
+        examples=("How much is the red one?",),
+    )
+    told = {field.name for field in dataclasses.fields(Instructions)}
+    assert set(ToolOverride.model_fields) == {"match", "enabled", "description", *values, *told}
 
 
 @proves("D1")
@@ -170,6 +183,22 @@ def test_of_two_overrides_the_later_wins_field_by_field() -> None:
     known = card(tool("get_price"), overrides=rules).intelligence
     assert (known.priority.value, known.priority.reason) == (2, "written for 'shop/*'")
     assert known.category.value == "all"
+
+
+@proves("B1")
+def test_instructions_are_written_by_pattern_and_merged_field_by_field() -> None:
+    rules = [
+        ToolOverride(match="shop/*", when=("shopping",), purpose="A shop"),
+        ToolOverride(match="shop/get_price", purpose="Prices"),
+    ]
+    it = catalog(
+        listing("shop", tool("get_price"), tool("other")), listing("desk", tool("x")), overrides=rules
+    )
+    assert [card.instructions for card in it.snapshot.cards] == [
+        Instructions(),
+        Instructions(purpose="Prices", when=("shopping",)),
+        Instructions(purpose="A shop", when=("shopping",)),
+    ]
 
 
 @proves("D1", "F24")

@@ -50,7 +50,7 @@ def test_python_blocks_run(block: Block, tmp_path: Path, surroundings: dict[str,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    shown = re.findall(r"#> ?(.*)", block.body)
+    shown = re.findall(r"# ?> ?(.*)", block.body)
     if shown:
         assert matches(tuple(shown), done.stdout), done.stdout
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from fingerpost.evals.metrics import (
     auc,
+    calibration_error,
     gains,
     ndcg,
     percentile,
@@ -116,3 +117,11 @@ def test_equal_confidence_gives_equal_risk_in_any_order(
 def test_percentiles_are_values_that_occurred() -> None:
     values = np.array([float(value) for value in range(1, 101)])
     assert (percentile(values, 0.5), percentile(values, 0.99), percentile(values, 1.0)) == (50, 99, 100)
+
+
+def test_calibration_error_by_hand() -> None:
+    sure = np.array([0.95, 0.95, 0.95, 0.95, 0.25, 0.25])
+    right = np.array([1.0, 1.0, 1.0, 0.0, 0.0, 0.0])
+    assert calibration_error(sure, right) == pytest.approx((abs(3.8 - 3) + abs(0.5 - 0)) / 6)
+    assert calibration_error(np.array([1.0, 0.0]), np.array([1.0, 0.0])) == 0
+    assert math.isnan(calibration_error(np.array([]), np.array([])))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
+from starlette.responses import JSONResponse, Response
 
 from fingerpost.errors import (
     ConfigError,
@@ -19,8 +21,9 @@ from fingerpost.errors import (
     ModelUnavailable,
 )
 from fingerpost.llm import ModelRequest, ModelUsage, OpenAIChat, ResponseSchema
-from fingerpost.records import Message
+from fingerpost.records import JsonObject, Message
 from fingerpost.settings import ModelSettings
+from fingerpost.testing import served
 from tests.llm.wire_server import KEY, Hanging, Model, chat, endless, raw, refused, said, squeezed
 from tests.requirements import proves
 
@@ -86,17 +89,108 @@ async def test_an_overloaded_server_is_asked_once_more(first: Any):
 
 
 @pytest.mark.parametrize(("status", "words"), [(429, "is overloaded"), (500, "failed"), (502, "failed")])
-async def test_a_server_that_stays_overloaded_is_unavailable_after_two_tries(status: int, words: str):
-    model = Model(refused(status, "no capacity"))
+async def test_a_server_that_stays_overloaded_is_unavailable_after_its_retries(status: int, words: str):
+    for retries in (0, 2):
+        model = Model(refused(status, "no capacity", {"retry-after": "0.01"}))
+        async with chat(model, retries=retries) as client:
+            with pytest.raises(ModelUnavailable, match=f"tiny {words} .*no capacity"):
+                await client.complete(HELLO)
+        assert len(model.asked) == 1 + retries
+
+
+async def test_an_error_whose_text_breaks_off_is_still_an_error_worth_another_try():
+    cut = Response(b'{"error": "wor', 503, headers={"content-length": "500"})
+    model = Model(cut, said("better now"))
     async with chat(model) as client:
-        with pytest.raises(ModelUnavailable, match=f"tiny {words} .*no capacity"):
+        assert (await client.complete(HELLO)).text == "better now"
+    model = Model(cut)
+    async with chat(model, retries=0) as client:
+        with pytest.raises(ModelUnavailable, match="tiny cannot be reached"):
             await client.complete(HELLO)
-    assert len(model.asked) == 2
 
 
-async def test_a_server_that_asks_for_an_hour_of_patience_is_not_waited_for():
-    model = Model(refused(429, "quota used up", {"retry-after": "3600"}))
+async def test_a_wait_that_would_outlast_the_timeout_is_not_begun():
+    model = Model(refused(429, "come back later", {"retry-after": "9"}))
+    async with chat(model, timeout=5) as client:
+        with pytest.raises(ModelUnavailable, match="come back later"):
+            await client.complete(HELLO)
+    assert len(model.asked) == 1
+
+
+async def test_an_error_sent_as_an_answer_is_an_error():
+    busy = said("x", choices=None, error={"message": "worker died", "code": 502})
+    model = Model(busy, said("fine"))
     async with chat(model) as client:
+        assert (await client.complete(HELLO)).text == "fine"
+    model = Model(said("x", choices=[], error={"message": "context too long", "code": 400}))
+    async with chat(model) as client:
+        with pytest.raises(ModelRefused, match="context too long"):
+            await client.complete(HELLO)
+    assert len(model.asked) == 1
+
+
+async def test_a_conversation_with_tools_is_sent_as_the_format_has_it():
+    call = {"id": "call_1", "function": {"name": "look", "arguments": {"at": "é"}}, "index": 0}
+    asked = ModelRequest(
+        messages=(
+            *HELLO.messages,
+            Message(role="assistant", text="", tool_calls=(call,)),
+            Message(role="tool", text="a cat", tool_call_id="call_1"),
+        ),
+        tools=({"type": "function", "function": {"name": "look", "parameters": {}}},),
+        tool_choice="auto",
+    )
+    model = Model(said("a cat"))
+    async with chat(model) as client:
+        await client.complete(asked)
+        await client.complete(replace(asked, tools=()))
+    function = {"name": "look", "arguments": '{"at": "é"}'}
+    assert model.asked[0]["messages"][1:] == [
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "call_1", "type": "function", "function": function}],
+        },
+        {"role": "tool", "content": "a cat", "tool_call_id": "call_1"},
+    ]
+    assert model.asked[0]["tool_choice"] == "auto"
+    assert "tools" not in model.asked[1]
+    assert "tool_choice" not in model.asked[1]
+
+
+async def test_no_tool_at_all_still_means_none_where_the_server_cannot_be_told_so():
+    def picky(body: dict[str, Any]) -> Any:
+        return refused(400, "unknown field tool_choice") if "tool_choice" in body else said("fine")
+
+    tool: JsonObject = {"type": "function", "function": {"name": "look", "parameters": {}}}
+    model = Model(picky)
+    async with chat(model) as client:
+        for choice in ("required", "none"):
+            await client.complete(replace(HELLO, tools=(tool,), tool_choice=choice))
+    assert [("tools" in body, "tool_choice" in body) for body in model.asked] == [
+        (True, True),
+        (True, False),
+        (False, False),
+    ]
+
+
+async def test_a_name_and_an_address_make_a_model():
+    model = Model(said("hi"))
+    async with served(model.app) as address, OpenAIChat("tiny", base_url=f"{address}/v1") as client:
+        assert (await client.complete(HELLO)).text == "hi"
+        assert client.settings == ModelSettings(model="tiny", base_url=f"{address}/v1")
+    configured = ModelSettings(model="tiny", retries=7)
+    assert OpenAIChat(configured, timeout=3).settings == configured.model_copy(update={"timeout": 3.0})
+
+
+def test_a_model_that_cannot_be_is_refused_with_the_reason():
+    with pytest.raises(ConfigError, match=r"timeout: .*greater than 0"):
+        OpenAIChat("tiny", timeout=-1)
+
+
+async def test_a_server_that_asks_for_too_much_patience_is_not_waited_for():
+    model = Model(refused(429, "quota used up", {"retry-after": "30"}))
+    async with chat(model, timeout=3600, retries=1) as client:
         with pytest.raises(ModelUnavailable, match="quota used up"):
             await client.complete(HELLO)
     assert len(model.asked) == 1
@@ -111,6 +205,14 @@ async def test_a_request_that_is_refused_is_not_repeated(status: int):
     assert len(model.asked) == 1
     assert str(status) in str(refusal.value)
     assert refusal.value.model == "tiny"
+
+
+async def test_a_server_that_fails_because_it_never_could_is_not_asked_again():
+    model = Model(refused(500, "tools param requires --jinja flag"))
+    async with chat(model) as client:
+        with pytest.raises(ModelRefused, match="requires --jinja"):
+            await client.complete(HELLO)
+    assert len(model.asked) == 1
 
 
 async def test_the_key_is_never_in_a_message():
@@ -128,17 +230,19 @@ async def test_an_option_the_model_does_not_take_is_left_out_from_then_on():
             return refused(400, "only the default is supported", param="temperature")
         if "max_tokens" in body:
             return refused(400, "use max_completion_tokens", param="max_tokens")
+        if "top_p" in body:
+            return JSONResponse({"detail": [{"loc": ["body", "top_p"], "msg": "Extra inputs"}]}, 422)
         if "response_format" in body:
             return refused(422, "this server does not support response_format json_schema")
         return said("fine")
 
     model = Model(picky)
-    asked = ModelRequest(messages=HELLO.messages, temperature=0.1, max_tokens=300, schema=SCHEMA)
+    asked = ModelRequest(messages=HELLO.messages, temperature=0.1, max_tokens=300, top_p=0.9, schema=SCHEMA)
     async with chat(model) as client:
         assert (await client.complete(asked)).text == "fine"
-        assert len(model.asked) == 4
+        assert len(model.asked) == 5
         await client.complete(asked)
-    assert len(model.asked) == 5
+    assert len(model.asked) == 6
     assert set(model.asked[-1]) == {"model", "messages", "max_completion_tokens"}
 
 

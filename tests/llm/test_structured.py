@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.llm import structured
-from fingerpost.llm.structured import LONGEST_REPLY
+from fingerpost.llm.structured import LONGEST_REPLY, misfit
 from tests.catalog.definitions import UNHURRIED
+from tests.requirements import proves
 
 ANSWER = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 
@@ -71,6 +72,70 @@ def test_a_comma_inside_a_text_stays():
 )
 def test_what_is_not_there_is_not_made_up(text: str):
     assert structured(text, ANSWER) is None
+
+
+MEGABYTE = 1_000_000
+HOSTILE = {
+    "nested, then long": "[" * 200 + "1," * MEGABYTE,
+    "nested for ever": '{"a":' * (MEGABYTE // 5),
+    "strings that never end": '["' * (MEGABYTE // 2),
+    "fences": "```\n{" * (MEGABYTE // 5),
+    "one long list": "[" + "1," * 120_000 + "1]",
+    "many long lists": ("[" + "1," * 9000 + "1] ") * 14,
+    "many objects": '{"b": 1} ' * (MEGABYTE // 9),
+    "not numbers": '{"a": NaN} ' * (MEGABYTE // 11),
+    "infinities": '{"a": 1e999} ' * (MEGABYTE // 13),
+    "digits": '{"a": ' + "9" * MEGABYTE + "}",
+    "objects to compare": "[" + ",".join(f'{{"a":{number}}}' for number in range(9000)) + "]",
+}
+
+
+@proves("W10")
+@pytest.mark.timeout(20)  # each takes some tenths of a second; without bounds, minutes
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=list(HOSTILE))
+@pytest.mark.parametrize(
+    "schema",
+    [
+        ANSWER,
+        {"type": "array", "items": {"type": "integer", "minimum": 5}},
+        {"type": "array", "uniqueItems": True, "minItems": 20_000},
+        {"type": "object", "patternProperties": {"^(a+)+$": False}, "required": ["zzz"]},
+    ],
+    ids=["object", "list", "unique", "pattern"],
+)
+def test_a_megabyte_of_trouble_is_over_soon(text: str, schema: dict[str, Any]):
+    assert structured(text, schema) is None
+    assert len(misfit(text, schema)) < 1000
+
+
+def test_a_schema_may_be_nonsense_or_point_elsewhere_without_harm():
+    for schema in (
+        {"type": "nothing-known"},
+        {"$ref": "https://example.org/never-fetched.json"},
+        {"$ref": "#/$defs/missing"},
+        {"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"},
+        {"required": 7},
+    ):
+        assert structured('{"a": 1}', schema) is None
+
+
+def test_a_strangers_pattern_is_not_run():
+    endless = {"properties": {"a": {"type": "string", "pattern": "^(x+)+y$"}}, "required": ["a"]}
+    assert structured(f'{{"a": "{"x" * 60}"}}', endless) == {"a": "x" * 60}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "it is empty"),
+        ("hello", "there is no JSON in it"),
+        ('{"a": "x"}', "at $.a: 'x' is not of type 'integer'"),
+        ("{}", "'a' is a required property"),
+        ('{"a": 1e999}', "holds inf"),
+    ],
+)
+def test_why_nothing_fits_is_said_in_words(text: str, words: str):
+    assert words in misfit(text, ANSWER)
 
 
 def test_without_a_schema_any_object_or_array_will_do():

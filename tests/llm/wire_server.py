@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from fingerpost.llm import OpenAIChat
+from fingerpost.llm.openai_chat import REPLY_BYTES
 from fingerpost.settings import ModelSettings
 from fingerpost.testing import served
 
@@ -47,6 +48,39 @@ def endless(status: int = 200) -> Response:
             await anyio.lowlevel.checkpoint()  # or nothing else would ever run on this loop
 
     return StreamingResponse(chunks(), status, media_type="application/json")
+
+
+def events(*pieces: Mapping[str, Any] | str | bytes, done: bool = True, hold: bool = False) -> Response:
+    """A stream: chunks as objects, other lines as they are. `hold` never ends it."""
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for piece in pieces:
+            yield _event(piece)
+            await anyio.lowlevel.checkpoint()
+        if done:
+            yield b"data: [DONE]\n\n"
+        if hold:
+            await anyio.sleep_forever()
+
+    return StreamingResponse(chunks(), media_type="text/event-stream")
+
+
+def _event(piece: Mapping[str, Any] | str | bytes) -> bytes:
+    if isinstance(piece, bytes):
+        return piece
+    return f"data: {piece if isinstance(piece, str) else json.dumps(piece)}\n\n".encode()
+
+
+def chunk(text: str | None = None, *, finish: str | None = None, **delta: Any) -> dict[str, Any]:
+    """One piece of a streamed reply."""
+    said = delta if text is None else {"content": text, **delta}
+    return {"model": "tiny-1", "choices": [{"index": 0, "delta": said, "finish_reason": finish}]}
+
+
+def counted(prompt: int = 12, completion: int = 3) -> dict[str, Any]:
+    """The piece that ends a stream with its usage."""
+    usage = {"prompt_tokens": prompt, "completion_tokens": completion}
+    return {"model": "tiny-1", "choices": [], "usage": usage}
 
 
 def squeezed(text: str) -> Response:
@@ -92,6 +126,6 @@ async def chat(model: Model, *, limit: int | None = None, **settings: Any) -> As
     """Our adapter, speaking to `model` over the loopback."""
     async with served(model.app) as address:
         given = {"model": "tiny", "base_url": f"{address}/v1", "api_key": KEY, "timeout": 20, **settings}
-        bound = {} if limit is None else {"reply_bytes": limit}
-        async with OpenAIChat(ModelSettings.model_validate(given), **bound) as client:
+        bound = REPLY_BYTES if limit is None else limit
+        async with OpenAIChat(ModelSettings.model_validate(given), reply_bytes=bound) as client:
             yield client

@@ -152,7 +152,7 @@ async def test_nothing_is_remembered_when_learning_is_switched_off(tmp_path: Pat
 async def test_in_a_large_catalog_a_model_chooses_the_servers_once_for_a_conversation(tmp_path: Path) -> None:
     model = ScriptedModel(['{"servers": ["mail", "calendar"], "reasoning": "letters and dates"}'])
     async with office(tmp_path, model=model, more=3) as (router, sink):
-        first = await router.narrow("is there a letter from Dana?", conversation="c1")
+        first = await router.narrow("search my mailbox for the letter from Dana", conversation="c1")
         second = await router.narrow("and what is on tomorrow?", conversation="c1")
         for found in (first, second):
             assert found.servers is not None

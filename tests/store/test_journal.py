@@ -204,3 +204,32 @@ async def test_a_closed_store_says_so(open_store: OpenStore) -> None:
         pass
     with pytest.raises(StoreUnavailable, match="closed"):
         await store.journal.append(ordinary())
+
+
+@proves("B12")
+@pytest.mark.parametrize("name", ["hall", "50% of_it", 'a "quoted" \\ name', "שיחה", "a/b"])
+async def test_the_packets_of_one_conversation_come_newest_first_and_no_others(
+    open_store: OpenStore, name: str
+) -> None:
+    mine = [Packet.start(f"request {number}", session_id=name) for number in range(3)]
+    others = [
+        Packet.start(f'"session_id":"{name}"', session_id="another"),
+        Packet.start("x", session_id=name.upper() + "!"),
+        Packet.start("x", session_id=name.replace("_", "-").replace("%", "x") + "x"),
+    ]
+    async with open_store() as store:
+        for packet in (*others, *mine):
+            await store.journal.append(PacketReceived.of(packet), ordinary())
+        found = await store.journal.packets_of(name)
+        assert found == list(reversed(mine))
+        assert await store.journal.packets_of(name, limit=1) == [mine[-1]]
+        assert await store.journal.packets_of("nobody") == []
+
+
+@proves("B12")
+async def test_conversations_whose_names_differ_in_case_alone_are_two(open_store: OpenStore) -> None:
+    small, large = Packet.start("a", session_id="hall"), Packet.start("b", session_id="HALL")
+    async with open_store() as store:
+        await store.journal.append(PacketReceived.of(small), PacketReceived.of(large))
+        assert await store.journal.packets_of("hall") == [small]
+        assert await store.journal.packets_of("HALL") == [large]

@@ -103,3 +103,39 @@ def test_without_any_tool_there_is_nothing_to_compare(person: Person) -> None:
     person.has("empty", [])
     person.writes("fingerpost.toml", WORDS_ALONE)
     assert person.runs("compare", "hello").returncode == 1
+
+
+@proves("E9")
+async def test_many_requests_give_their_mean_and_any_model_will_do(clerk: Person) -> None:
+    requests = clerk.writes("requests.txt", 'will it rain in Oslo?\n{"query": "play a song"}\n\n')
+
+    def answer(body: dict[str, Any]) -> Response:
+        if "tools" not in body:
+            return said('{"relevant_servers": ["weather", "music"], "reasoning": "rain, songs"}')
+        tokens = {"prompt_tokens": 10 * len(body["tools"]), "completion_tokens": 0}
+        return said("looking", usage=tokens)
+
+    model = Model(answer)
+    async with served(model.app) as address:
+        clerk.writes(
+            "fingerpost.toml", f'{WORDS_ALONE}[models.prime]\nmodel = "good"\nbase_url = "{address}/v1"\n'
+        )
+        found = await anyio.to_thread.run_sync(clerk.reads, "compare", "--requests", str(requests))
+        shown = await anyio.to_thread.run_sync(clerk.runs, "compare", "--requests", str(requests))
+    first, second = found["requests"]
+    assert (first["request"], second["request"]) == ("will it rain in Oslo?", "play a song")
+    mean = found["mean"]
+    assert mean["without"]["tools"] == 35
+    assert mean["routed"]["tools"] == (first["routed"]["tools"] + second["routed"]["tools"]) / 2
+    assert mean["routed"]["model"]["tokens"] == 10 * mean["routed"]["tools"]
+    assert mean["saved"]["tools"] == pytest.approx(1 - mean["routed"]["tools"] / 35, abs=0.001)
+    assert "2 requests, on average" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("hello", "--requests", "requests.txt"), ("--requests", "empty.txt")]
+)
+def test_a_request_is_needed_from_one_place(clerk: Person, arguments: tuple[str, ...]) -> None:
+    clerk.writes("requests.txt", "hello\n")
+    clerk.writes("empty.txt", "\n\n")
+    assert clerk.runs("compare", *arguments).returncode == 2

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fingerpost.call.patterns import Fit, fits_exactly, fits_somehow
+from fingerpost.call.rule_names import rule_names
 from fingerpost.records import HiddenTool, ToolCard
 from fingerpost.settings import RuleSettings
 
@@ -26,12 +27,13 @@ def hidden_tools(
     """The tools this caller may never call, by key, each with the rule that says so."""
     if not any(rule.verdict == "deny" for rule in rules):
         return {}
+    names = rule_names(rules, source)
     hidden: dict[str, HiddenTool] = {}
     for card in cards:
         number = _denied_by(rules, card, caller, profile)
         if number is not None:
             reason = rules[number - 1].reason or "a rule forbids it"
-            hidden[card.key] = HiddenTool(tool=card.key, rule=f"rule {number} in {source}", reason=reason)
+            hidden[card.key] = HiddenTool(tool=card.key, rule=names[number - 1], reason=reason)
     return hidden
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,7 @@ from fingerpost.call.execution import Job, Runner, in_parallel
 from fingerpost.call.fingerprints import call_fingerprint
 from fingerpost.call.names import NotFound, Resolved, operation_of, resolve
 from fingerpost.call.outcomes import Endings
-from fingerpost.call.policy import Policy, permit
+from fingerpost.call.policy import Policy, doubted, permit
 from fingerpost.call.progress import Progress
 from fingerpost.catalog import Catalog
 from fingerpost.errors import CallError, StoreError
@@ -47,9 +47,11 @@ from fingerpost.records import (
     Effect,
     ErrorKind,
     Execution,
+    Json,
     JsonObject,
     LatencyProfile,
     Outcome,
+    ParameterError,
     Pending,
     Permit,
     Repair,
@@ -73,6 +75,18 @@ class Ready:
 
     call: Call
     card: ToolCard
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What name and arguments lead to, without running anything. No `problem`: the call could be made."""
+
+    tool: str | None = None
+    arguments: JsonObject = field(default_factory=dict[str, Json])
+    repairs: tuple[Repair, ...] = ()
+    errors: tuple[ParameterError, ...] = ()
+    problem: str = ""
+    signature: str = ""
 
 
 class CallPath:
@@ -132,7 +146,7 @@ class CallPath:
         ready = self._prepare(wish, context, endings)
         if isinstance(ready, Outcome):
             return ready
-        ruling = await self._policy.judge(ready.call, context)
+        ruling = doubted(await self._policy.judge(ready.call, context), context)
         self._tell(context, CallRuled, tool=ready.call.tool, verdict=ruling.verdict, reason=ruling.reason,
                    rule=ruling.rule)  # fmt: skip
         if context.dry_run:
@@ -160,6 +174,22 @@ class CallPath:
         self._tell(context, CallPrepared, tool=call.tool, operation=call.operation, arguments=call.arguments,
                    fingerprint=call.fingerprint, repairs=call.repairs)  # fmt: skip
         return Ready(call, found.card)
+
+    def check(self, wish: ToolCall) -> Checked:
+        """What would become of the call's name and arguments. Nothing runs, nobody is asked or told."""
+        found = resolve(wish, self._catalog.snapshot)
+        if isinstance(found, NotFound):
+            endings = Endings(wish, CallContext(call_id=""))
+            return Checked(problem=endings.not_found(found.near, ambiguous=found.ambiguous).content)
+        made = prepare(found.card, found.arguments, repair=self._settings.flags.argument_repair)
+        return Checked(
+            tool=found.card.key,
+            arguments=made.arguments,
+            repairs=made.repairs,
+            errors=made.errors,
+            problem="; ".join(error.message for error in made.errors),
+            signature=made.signature,
+        )
 
     # -- permission ---------------------------------------------------------------------------------
 
@@ -220,6 +250,7 @@ class CallPath:
             conversation=pending.conversation,
             caller=pending.caller,
             packet_id=pending.packet_id or context.packet_id,
+            doubt=pending.reason,  # what one was asked about runs by the grant, whatever the rules say now
         )
         if pending.decision is not Decision.APPROVED:
             return Endings(wish, context).undecided(pending)

@@ -22,6 +22,7 @@ import anyio.to_thread
 
 from fingerpost.call.paths import Placement, place
 from fingerpost.call.patterns import Fit, argument_fits, fits_exactly, fits_somehow
+from fingerpost.call.rule_names import rule_names
 from fingerpost.records import Call, CallContext, Effect, Permit, Ruling, Verdict
 from fingerpost.settings import RuleSettings
 
@@ -48,8 +49,8 @@ class Policy:
 
     def __init__(self, rules: Sequence[RuleSettings], *, source: str = "fingerpost.toml") -> None:
         self._rules = tuple(
-            _Rule(settings=rule, verdict=Verdict(rule.verdict), name=f"rule {number} in {source}")
-            for number, rule in enumerate(rules, start=1)
+            _Rule(settings=rule, verdict=Verdict(rule.verdict), name=name)
+            for rule, name in zip(rules, rule_names(rules, source), strict=True)
         )
 
     async def judge(self, call: Call, context: CallContext) -> Ruling:
@@ -79,6 +80,13 @@ class Policy:
             rule.settings.paths is not None and rule.fits_apart_from_paths(call, context) is not Fit.NO
             for rule in self._rules
         )
+
+
+def doubted(ruling: Ruling, context: CallContext) -> Ruling:
+    """The ruling, unless whoever made the call is not sure of it: then a person is asked all the same."""
+    if not context.doubt or ruling.verdict is not Verdict.ALLOW:
+        return ruling
+    return Ruling(verdict=Verdict.ASK, reason=context.doubt, rule="confidence")
 
 
 def permit(call: Call, ruling: Ruling) -> Permit | None:

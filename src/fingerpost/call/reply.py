@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fingerpost.call.digest import as_data
-from fingerpost.call.parse import Unreadable
+from fingerpost.llm.tool_calls import Unreadable
 from fingerpost.records import Json, Outcome
 
 

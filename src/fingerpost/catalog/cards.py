@@ -16,7 +16,7 @@ from fingerpost.catalog.fingerprint import fingerprint
 from fingerpost.catalog.intelligence import gather
 from fingerpost.catalog.names import exposed_name, tool_key, visible
 from fingerpost.catalog.overrides import Overrides
-from fingerpost.records import JsonObject, Known, Source, ToolCard, UsageProfile, check_json
+from fingerpost.records import Instructions, JsonObject, Known, Source, ToolCard, UsageProfile, check_json
 
 LONGEST_NAME: Final = 1024
 _NO_CARDS: Final[Mapping[str, ToolCard]] = {}
@@ -86,6 +86,7 @@ class Cardmaker:
                 usage=self.usage.get(key),
                 written=written,
             ),
+            instructions=Instructions() if written is None else written.instructions,
         )
 
 

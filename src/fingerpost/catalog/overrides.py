@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from fingerpost.records import Intelligence, Known, Source
+from fingerpost.records import Instructions, Intelligence, Known, Source
 from fingerpost.settings.model import ToolOverride
 
 T = TypeVar("T")
@@ -29,6 +29,17 @@ class Written:
 
     def reason(self, field: str) -> str:
         return f"written for {self.patterns[field]!r}"
+
+    @property
+    def instructions(self) -> Instructions:
+        """When to use the tool and when not, as far as it is written."""
+        own = self.fields
+        return Instructions(
+            purpose=own.purpose or "",
+            when=own.when or (),
+            when_not=own.when_not or (),
+            examples=own.examples or (),
+        )
 
 
 class Overrides:

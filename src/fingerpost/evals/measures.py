@@ -16,6 +16,7 @@ import numpy as np
 from fingerpost.evals.metrics import (
     Floats,
     auc,
+    calibration_error,
     gains,
     ndcg,
     percentile,
@@ -49,7 +50,14 @@ class Measure:
 def measures(queries: Sequence[QueryRecord], predictions: Mapping[str, Prediction]) -> list[Measure]:
     """Every figure these queries and predictions give. What a set has no labels for is not among them."""
     pairs = [(query, predictions[query.id]) for query in queries if query.id in predictions]
-    return [*_ranking(pairs), *_need(pairs), *_fit(pairs), *_certainty(pairs), *_latency(pairs)]
+    return [
+        *_ranking(pairs),
+        *_need(pairs),
+        *_fit(pairs),
+        *_certainty(pairs),
+        *_selection(pairs),
+        *_latency(pairs),
+    ]
 
 
 _Pairs = Sequence[tuple[QueryRecord, Prediction]]
@@ -162,6 +170,41 @@ def _certainty(pairs: _Pairs) -> list[Measure]:
         risk("risk@80", "wrong first tools, answering 80 %", lambda risks: risk_at(risks, 0.8)),
         risk("risk@50", "wrong first tools, answering 50 %", lambda risks: risk_at(risks, 0.5)),
     ]
+
+
+def _selection(pairs: _Pairs) -> list[Measure]:
+    """What a model took of the tools offered, where one was asked."""
+    chosen = [(query, said, said.selection) for query, said in pairs if said.selection is not None]
+    wanted = [(query, said, made.get("tool")) for query, said, made in chosen if query.counts_for_recall]
+    unneeded = [(query, said, made.get("tool")) for query, said, made in chosen if query.needs_tool is False]
+    found: list[Measure] = []
+    if wanted:
+        right = [float(any(tool in group for group in query.wanted)) for query, _, tool in wanted]
+        pairs_of = [(query, said) for query, said, _ in wanted]
+        found.append(_mean("selection_accuracy", "the right tool was selected", pairs_of, right))
+        found.append(_calibration("selection_ece", pairs_of, right))
+    if unneeded:
+        none = [float(tool is None) for _, _, tool in unneeded]
+        pairs_of = [(query, said) for query, said, _ in unneeded]
+        found.append(_mean("selection_none", "no tool was selected where none is needed", pairs_of, none))
+    return found
+
+
+def _calibration(name: str, found: _Pairs, right: Sequence[float]) -> Measure:
+    claims = [_claim(said) for _, said in found]
+    return Measure(
+        name=name,
+        about="claimed confidence and being right, apart",
+        ids=tuple(query.id for query, _ in found),
+        rows=np.array(list(zip(claims, right, strict=True)), np.float64),
+        sum_up=lambda rows: calibration_error(rows[:, 0], rows[:, 1]),
+        better=-1,
+    )
+
+
+def _claim(said: Prediction) -> float:
+    claim = said.selection.get("confidence") if said.selection is not None else None
+    return float(claim) if isinstance(claim, int | float) and 0 <= claim <= 1 else 0.0
 
 
 def _latency(pairs: _Pairs) -> list[Measure]:

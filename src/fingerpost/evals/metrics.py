@@ -58,6 +58,15 @@ def auc(scores: Floats, labels: Flags) -> float:
     return above / (positives * negatives)
 
 
+def calibration_error(confidence: Floats, right: Floats, bins: int = 10) -> float:
+    """How far confidence and the share of right answers are apart, over equal steps of confidence."""
+    if not len(confidence):
+        return math.nan
+    group = np.minimum((confidence * bins).astype(np.int64), bins - 1)
+    apart = np.bincount(group, weights=confidence - right, minlength=bins)
+    return float(np.abs(apart).sum()) / len(confidence)
+
+
 def risk_by_coverage(confidence: Floats, wrong: Floats) -> Floats:
     """The share of wrong answers among the n most confident, for n = 1, 2, … all.
 

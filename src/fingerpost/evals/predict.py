@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from fingerpost.evals.records import Prediction, QueryRecord, Ranked
@@ -24,6 +25,15 @@ Narrow = Callable[[NarrowRequest], Narrowing]
 
 MOST_PLACES: Final = 200  # as many as the settings allow
 MOST_THREADS: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Routing:
+    """One query, what narrowing found for it, and the line that says so."""
+
+    query: QueryRecord
+    found: Narrowing
+    prediction: Prediction
 
 
 def settings_for(
@@ -49,6 +59,13 @@ def predictions(
     shelf: Shelf, queries: Sequence[QueryRecord], narrow: Narrow, *, top: int = 20, scope: Scope = "catalog"
 ) -> Iterator[Prediction]:
     """One prediction per query, in order."""
+    return (routed.prediction for routed in routings(shelf, queries, narrow, top=top, scope=scope))
+
+
+def routings(
+    shelf: Shelf, queries: Sequence[QueryRecord], narrow: Narrow, *, top: int = 20, scope: Scope = "catalog"
+) -> Iterator[Routing]:
+    """The same, with what each prediction was made from."""
     for query in queries:
         among = query.candidates if scope == "candidates" else None
         request = NarrowRequest(
@@ -59,7 +76,7 @@ def predictions(
         began = time.perf_counter()
         found = narrow(request)
         ms = (time.perf_counter() - began) * 1000
-        yield Prediction(
+        prediction = Prediction(
             id=query.id,
             verdict=found.need.verdict.value,
             need=found.need.score,
@@ -67,6 +84,7 @@ def predictions(
             ranking=_ranking(shelf, found, top if among is None else MOST_PLACES),
             ms=ms,
         )
+        yield Routing(query=query, found=found, prediction=prediction)
 
 
 def _ranking(shelf: Shelf, found: Narrowing, most: int) -> tuple[Ranked, ...]:

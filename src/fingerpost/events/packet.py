@@ -19,6 +19,7 @@ from fingerpost.records import (
     Selection,
     SketchpadEntry,
     Status,
+    Step,
     SystemTask,
     ToolResult,
 )
@@ -105,6 +106,7 @@ class ToolSelected(PacketEvent):
 
     selection: Selection | None
     alternatives: tuple[Selection, ...] = ()
+    beside: tuple[Selection, ...] = ()  # further tools chosen to run at the same time
 
     def apply(self, packet: Packet) -> Packet:
         routing = replace(
@@ -120,7 +122,8 @@ class ToolSelected(PacketEvent):
     def summary(self) -> str:
         if self.selection is None:
             return "chose no tool"
-        return f"chose {self.selection.tool}: {self.selection.reasoning}".rstrip(": ")
+        tools = ", ".join(chosen.tool for chosen in (self.selection, *self.beside))
+        return f"chose {tools}: {self.selection.reasoning}".rstrip(": ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,9 +172,12 @@ class ToolResultInjected(PacketEvent):
     audited: ClassVar[bool] = True
 
     result: ToolResult
+    step: Step | None = None  # the call as the model is told about it
 
     def apply(self, packet: Packet) -> Packet:
-        packet = replace(packet, tool_routing=replace(packet.tool_routing, execution_result=self.result))
+        steps = packet.tool_routing.steps + (() if self.step is None else (self.step,))
+        routing = replace(packet.tool_routing, execution_result=self.result, steps=steps)
+        packet = replace(packet, tool_routing=routing)
         value: Json = to_plain(self.result)
         packet = packet.with_data(DataField(key="tool_result", value=value, source="tool"))
         text = self.result.error if self.result.error is not None else str(self.result.output)

@@ -1,15 +1,28 @@
-"""Language models: what is asked of one, what comes back, and the adapter that speaks to it."""
+"""Language models: what is asked of one, what comes back, the adapters that speak to it, the pool of two."""
 
-from fingerpost.llm.base import ChatModel, ModelReply, ModelRequest, ModelUsage, ResponseSchema
+from fingerpost.llm.asking import JsonAnswer, ask_json
+from fingerpost.llm.base import Ask, ChatModel, ModelReply, ModelRequest, ModelUsage, OnText, ResponseSchema
+from fingerpost.llm.capabilities import Capabilities, probe
+from fingerpost.llm.knowledge import CapabilityMemory
 from fingerpost.llm.openai_chat import OpenAIChat
+from fingerpost.llm.pool import ModelPool, Role
 from fingerpost.llm.structured import structured
 
 __all__ = [
+    "Ask",
+    "Capabilities",
+    "CapabilityMemory",
     "ChatModel",
+    "JsonAnswer",
+    "ModelPool",
     "ModelReply",
     "ModelRequest",
     "ModelUsage",
+    "OnText",
     "OpenAIChat",
     "ResponseSchema",
+    "Role",
+    "ask_json",
+    "probe",
     "structured",
 ]

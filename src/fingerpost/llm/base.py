@@ -6,10 +6,13 @@ text, and whoever asked for JSON checks what came (`structured`).
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from fingerpost.records import JsonObject, Message
+
+OnText: TypeAlias = Callable[[str], None]  # takes the answer piece by piece, as it is written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +33,7 @@ class ModelRequest:
     top_p: float | None = None
     schema: ResponseSchema | None = None
     tools: tuple[JsonObject, ...] = ()  # definitions, in the OpenAI format
+    tool_choice: str | None = None  # "auto", "none", "required"; goes out only together with tools
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,14 +58,22 @@ class ModelReply:
     finish: str | None = None  # "stop", "length" (cut short), "tool_calls", …
     tool_calls: tuple[JsonObject, ...] = ()  # in the OpenAI format, unread
     milliseconds: float = 0.0
+    stood_in: bool = False  # for the model of the pool that should have answered
 
 
 class ChatModel(Protocol):
-    """Anything that answers. A failure is a `ModelError`; cancelling ends the request."""
+    """Anything that answers. A failure is a `ModelError`; cancelling ends the request.
+
+    With `on_text` the answer is streamed: every piece of text is handed over as it
+    comes, and the whole is returned at the end all the same.
+    """
 
     @property
     def name(self) -> str:
         """What to call it in messages and figures."""
         ...
 
-    async def complete(self, request: ModelRequest) -> ModelReply: ...
+    async def complete(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply: ...
+
+
+Ask: TypeAlias = Callable[[ModelRequest], Awaitable[ModelReply]]  # a model already decided upon

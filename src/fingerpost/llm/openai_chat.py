@@ -1,7 +1,7 @@
 """Any model behind an OpenAI-compatible address, through the `openai` package.
 
 The package keeps the wire; the bounds are ours: one deadline over everything,
-at most one repetition, a limit on the size of a reply, no redirects. It is loaded,
+few repetitions, a limit on the size of a reply, no redirects. It is loaded,
 and its client built, when the first question is asked, in a worker thread: both
 take a good part of a second.
 """
@@ -9,50 +9,62 @@ take a good part of a second.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import TYPE_CHECKING, Final, Self
 
 import anyio
 import anyio.to_thread
+from pydantic import ValidationError
 
-from fingerpost.errors import ConfigError, ModelReplyInvalid, ModelTimeout
-from fingerpost.llm.base import ModelReply, ModelRequest
-from fingerpost.llm.failures import Setback, setback_of
-from fingerpost.llm.wire import body_of, read_reply
-from fingerpost.records import Json
+from fingerpost.errors import ConfigError
+from fingerpost.llm.base import ModelReply, ModelRequest, OnText
+from fingerpost.llm.failures import Setback, late
+from fingerpost.llm.outlet import Outlet
+from fingerpost.llm.patience import pause
+from fingerpost.llm.wire import body_of
 from fingerpost.redaction import remember
 from fingerpost.settings import ModelSettings
 
 if TYPE_CHECKING:
-    import httpx2
-    from openai import AsyncOpenAI
+    from fingerpost.llm.connection import Connection
 
-OPENAI: Final = "https://api.openai.com/v1"
-CONNECT_SECONDS: Final = 10.0
-LONGEST_WAIT: Final = 10.0  # a server that asks for more patience than this is not waited for
 REPLY_BYTES: Final = 4 * 1024 * 1024
-
-# Sent where a server needs no key: the package insists on one, and a key meant for OpenAI
-# (OPENAI_API_KEY) must not go to somebody else.
-_NO_KEY: Final = "none"
 
 
 class OpenAIChat:
-    """One model. Close it when done; connections are kept in between."""
+    """One model. Close it when done; connections are kept in between.
 
-    def __init__(self, settings: ModelSettings, *, reply_bytes: int = REPLY_BYTES) -> None:
-        self._settings = settings
+        OpenAIChat("small-instruct", base_url="http://127.0.0.1:8000/v1")
+
+    Settings can be given whole instead of a name; the other arguments go before them.
+    """
+
+    def __init__(
+        self,
+        model: str | ModelSettings,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout: float | None = None,
+        reply_bytes: int = REPLY_BYTES,
+    ) -> None:
+        self._settings = _settings(model, base_url=base_url, api_key=api_key, timeout=timeout)
         self._reply_bytes = reply_bytes
         self._lock = anyio.Lock()
-        self._client: AsyncOpenAI | None = None
+        self._connection: Connection | None = None
         self._unwanted: frozenset[str] = frozenset()  # options this model has refused
-        if settings.api_key:
-            remember(settings.api_key)
+        if self._settings.api_key:
+            remember(self._settings.api_key)
 
     @property
     def name(self) -> str:
         return self._settings.model
+
+    @property
+    def settings(self) -> ModelSettings:
+        """What it was made with: its address, its window, its prices."""
+        return self._settings
 
     async def __aenter__(self) -> Self:
         return self
@@ -66,91 +78,72 @@ class OpenAIChat:
         await self.aclose()
 
     async def aclose(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.aclose()
 
-    async def complete(self, request: ModelRequest) -> ModelReply:
-        """One reply, within `timeout` seconds, a repetition included."""
-        client = await self._opened()
+    async def complete(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
+        """One reply, within `timeout` seconds, repetitions included."""
+        connection = await self._opened()
         began = time.perf_counter()
         try:
             with anyio.fail_after(self._settings.timeout):
-                content = await self._asked(client, request)
-        except TimeoutError as late:
-            message = f"{self.name} did not answer within {self._settings.timeout:g} s"
-            raise ModelTimeout(
-                message, model=self.name, hint="Raise the model's timeout, or choose a quicker model."
-            ) from late
-        return read_reply(content, model=self.name, milliseconds=(time.perf_counter() - began) * 1000)
+                reply = await self._asked(connection, request, on_text)
+        except TimeoutError as passed:
+            raise late(self.name, self._settings.timeout) from passed
+        return replace(reply, milliseconds=(time.perf_counter() - began) * 1000)
 
-    async def _asked(self, client: AsyncOpenAI, request: ModelRequest) -> bytes:
-        """The body of the reply. Options the model refuses are left out, from then on."""
-        repeated = False
+    async def _asked(
+        self, connection: Connection, request: ModelRequest, on_text: OnText | None
+    ) -> ModelReply:
+        """The reply. Options the model refuses are left out, from then on.
+
+        Text that was handed over cannot be taken back: from then on there is no other try.
+        """
+        outlet = None if on_text is None else Outlet(on_text)
+        failed = 0
         while True:
-            body = body_of(request, model=self.name, without=self._unwanted)
-            result = await self._once(client, body)
-            if isinstance(result, bytes):
+            body = body_of(request, model=self.name, without=self._unwanted, stream=outlet is not None)
+            result = await connection.ask(body, outlet)
+            if isinstance(result, ModelReply):
                 return result
+            if outlet is not None and outlet.used:
+                raise result.error from None
             if result.option in body:
                 self._unwanted |= {result.option}
-            elif result.wait is not None and result.wait <= LONGEST_WAIT and not repeated:
-                repeated = True
-                await anyio.sleep(result.wait)
-            else:
-                raise result.error from None
+                continue
+            failed += 1
+            await self._wait(result, failed)
 
-    async def _once(self, client: AsyncOpenAI, body: Mapping[str, Json]) -> bytes | Setback:
-        from openai import OpenAIError
+    async def _wait(self, setback: Setback, failed: int) -> None:
+        """Wait for the next try, or raise what is the matter when there is none."""
+        wait = pause(failed, setback.wait) if setback.again and failed <= self._settings.retries else None
+        if wait is None:
+            raise setback.error from None
+        await anyio.sleep(wait)
 
-        # Raw, because the package would make a reply out of anything; and untyped, because which options
-        # are sent is decided here at run time.
-        create = cast("Any", client.chat.completions.with_raw_response.create)
-        try:
-            raw = await create(**body)
-        except OpenAIError as error:
-            return setback_of(error, model=self.name, timeout=self._settings.timeout)
-        return cast("bytes", raw.content)
-
-    async def _opened(self) -> AsyncOpenAI:
+    async def _opened(self) -> Connection:
         async with self._lock:
-            if self._client is None:
-                self._client = await anyio.to_thread.run_sync(self._build)
-            return self._client
+            if self._connection is None:
+                self._connection = await anyio.to_thread.run_sync(self._build)
+            return self._connection
 
-    def _build(self) -> AsyncOpenAI:
-        try:
-            import httpx2
-            from openai import AsyncOpenAI, OpenAIError
-        except ImportError as missing:
-            message = f"the model {self.name} needs the package `openai`, which is not installed"
-            raise ConfigError(message, hint="pip install 'fingerpost[openai]'") from missing
-        settings = self._settings
-        timeout = httpx2.Timeout(settings.timeout, connect=min(CONNECT_SECONDS, settings.timeout))
-        connections = httpx2.AsyncClient(
-            timeout=timeout,
-            follow_redirects=False,
-            headers={"accept-encoding": "identity"},
-            event_hooks={"response": [self._bound]},
-        )
-        try:
-            return AsyncOpenAI(
-                api_key=settings.api_key or (_NO_KEY if settings.base_url else None),
-                base_url=settings.base_url or OPENAI,
-                timeout=timeout,
-                max_retries=0,
-                http_client=connections,
-            )
-        except OpenAIError as error:
-            message = f"no key is configured for the model {self.name}"
-            hint = "Set api_key of the model (better as ${VARIABLE}), or OPENAI_API_KEY."
-            raise ConfigError(message, hint=hint) from error
+    def _build(self) -> Connection:
+        from fingerpost.llm.connection import Connection
 
-    async def _bound(self, response: httpx2.Response) -> None:
-        """No reply is read beyond the limit, whatever it is and whatever it claims to be."""
-        from fingerpost.llm.bounded import bounded
+        return Connection(self._settings, reply_bytes=self._reply_bytes)
 
-        if response.headers.get("content-encoding", "identity").lower() != "identity":
-            message = f"{self.name} sent a compressed reply, which was not asked for"
-            raise ModelReplyInvalid(message, model=self.name, hint="Look at the proxy in front of the model.")
-        response.stream = bounded(response.stream, limit=self._reply_bytes, model=self.name)
+
+def _settings(
+    model: str | ModelSettings, *, base_url: str | None, api_key: str | None, timeout: float | None
+) -> ModelSettings:
+    given = {"base_url": base_url, "api_key": api_key, "timeout": timeout}
+    known = {"model": model} if isinstance(model, str) else model.model_dump()
+    wanted = {**known, **{name: value for name, value in given.items() if value is not None}}
+    try:
+        return ModelSettings.model_validate(wanted)
+    except ValidationError as wrong:
+        first = wrong.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        message = f"this model cannot be used: {place}: {first['msg']}"
+        raise ConfigError(message, hint="See the settings of [models.prime].") from None

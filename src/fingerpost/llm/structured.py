@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from typing import Any, Final, NoReturn, cast
+from collections.abc import Iterator
+from typing import Final, NoReturn, cast
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
-
-from fingerpost.records import Json, JsonObject, check_json
+from fingerpost.llm.judging import Judge
+from fingerpost.records import Json, JsonObject
 
 LONGEST_REPLY: Final = 256_000  # characters looked at
 MOST_ATTEMPTS: Final = 200  # places in prose where JSON might begin
+MOST_READ: Final = 4 * LONGEST_REPLY  # characters read in vain at such places, all together
+MOST_FENCES: Final = 50
 
 _THOUGHT_END: Final = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _FENCE: Final = re.compile(r"```[^\n`]{0,40}\n(.*?)```", re.DOTALL)
@@ -32,11 +32,19 @@ def structured(text: str, schema: JsonObject | None = None) -> Json | None:
 
     Of several the last one counts: models think first and answer then.
     """
-    suits = _judge(schema)
+    judge = Judge(schema)
     for value in _values(without_thoughts(text[:LONGEST_REPLY])):
-        if check_json(value) is None and suits(value):
+        if judge.accepts(value):
             return cast("Json", value)
     return None
+
+
+def misfit(text: str, schema: JsonObject) -> str:
+    """Why `structured` finds nothing in `text`, in words its writer can act on."""
+    likeliest = next(_values(without_thoughts(text[:LONGEST_REPLY])), None)
+    if likeliest is None:
+        return "there is no JSON in it" if text.strip() else "it is empty"
+    return Judge(schema).complaint(likeliest)
 
 
 def without_thoughts(text: str) -> str:
@@ -47,23 +55,9 @@ def without_thoughts(text: str) -> str:
     return text[end:].strip() or text.strip()
 
 
-def _judge(schema: JsonObject | None) -> Callable[[object], bool]:
-    if schema is None:
-        return lambda value: isinstance(value, dict | list)
-    checker = Draft202012Validator(schema)
-
-    def suits(value: object) -> bool:
-        try:
-            return bool(cast("Any", checker).is_valid(value))
-        except (RecursionError, SchemaError):
-            return False
-
-    return suits
-
-
 def _values(text: str) -> Iterator[object]:
     """Everything in `text` that reads as JSON, the likeliest first."""
-    for candidate in (text, *reversed(_FENCE.findall(text))):
+    for candidate in (text, *reversed(_FENCE.findall(text)[-MOST_FENCES:])):
         yield from _read(candidate)
     yield from reversed(list(_in_prose(text)))
     mended = _SPARE_COMMA.sub(lambda match: match[0] if match[0] != "," else "", text)
@@ -81,17 +75,19 @@ def _read(text: str) -> Iterator[object]:
 def _in_prose(text: str) -> Iterator[object]:
     """Objects and arrays that begin somewhere in the text, each taken whole."""
     decoder = json.JSONDecoder(parse_constant=_refuse)
-    at = 0
+    at = wasted = 0
     for _ in range(MOST_ATTEMPTS):
         opening = _OPENING.search(text, at)
-        if opening is None:
+        if opening is None or wasted > MOST_READ:
             return
         try:
             value, at = decoder.raw_decode(text, opening.start())
+        except json.JSONDecodeError as error:
+            at, wasted = opening.end(), wasted + error.pos - opening.start()
         except (ValueError, RecursionError):
-            at = opening.end()
-            continue
-        yield value
+            at, wasted = opening.end(), wasted + len(text) // 50
+        else:
+            yield value
 
 
 def _refuse(constant: str) -> NoReturn:

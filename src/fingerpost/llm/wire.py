@@ -1,8 +1,4 @@
-"""The chat-completions format: our request into its fields, its reply into ours.
-
-Replies are read field by field. Servers that call themselves compatible leave
-fields out, send null, or send an error page with status 200.
-"""
+"""The chat-completions format: our request into its fields, its reply into ours."""
 
 from __future__ import annotations
 
@@ -10,95 +6,130 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any, Final, cast
 
-from fingerpost.errors import ModelReplyInvalid
-from fingerpost.llm.base import ModelReply, ModelRequest, ModelUsage
-from fingerpost.records import Json, JsonObject, check_json
-from fingerpost.redaction import scrub
+from fingerpost.llm.base import ModelReply, ModelRequest
+from fingerpost.llm.fields import (
+    MOST_CALLS,
+    calls_of,
+    entries,
+    invalid,
+    mapping,
+    name_in,
+    parsed,
+    shown,
+    text_of,
+    usage_of,
+)
+from fingerpost.records import Json, JsonObject, Message
 
-_SHOWN: Final = 120
 LIMIT: Final = "max_tokens"
 NEWER_LIMIT: Final = "max_completion_tokens"  # what OpenAI's own newer models insist on
 
 
-def body_of(request: ModelRequest, *, model: str, without: Collection[str] = ()) -> dict[str, Json]:
+def body_of(
+    request: ModelRequest, *, model: str, without: Collection[str] = (), stream: bool = False
+) -> dict[str, Json]:
     """The fields of the request; those in `without` are left out."""
     options: dict[str, Json] = {
         "temperature": request.temperature,
         "top_p": request.top_p,
         NEWER_LIMIT if LIMIT in without else LIMIT: request.max_tokens,
         "response_format": _response_format(request),
-        "tools": list(request.tools) or None,
+        **_tools(request, without),
+        **_streaming(stream, without),
     }
     kept = {name: value for name, value in options.items() if value is not None and name not in without}
-    messages: Json = [{"role": message.role, "content": message.text} for message in request.messages]
-    return {"model": model, "messages": messages, **kept}
+    return {"model": model, "messages": [_message(message) for message in request.messages], **kept}
 
 
 def _response_format(request: ModelRequest) -> JsonObject | None:
     if request.schema is None:
         return None
-    asked: JsonObject = {"name": request.schema.name, "schema": request.schema.schema, "strict": True}
+    schema = request.schema.schema
+    asked: JsonObject = {"name": request.schema.name, "schema": schema, "strict": _is_closed(schema)}
     return {"type": "json_schema", "json_schema": asked}
 
 
-def read_reply(content: bytes, *, model: str, milliseconds: float) -> ModelReply:
-    """The reply in these bytes. Raises `ModelReplyInvalid` when there is none in them."""
+def _tools(request: ModelRequest, without: Collection[str]) -> dict[str, Json]:
+    """The tools and how to choose among them. "None of them" cannot be left out without leaving them out."""
+    if not request.tools or (request.tool_choice == "none" and "tool_choice" in without):
+        return {}
+    return {"tools": list(request.tools), "tool_choice": request.tool_choice}
+
+
+def _streaming(stream: bool, without: Collection[str]) -> dict[str, Json]:
+    if not stream or "stream" in without:
+        return {}
+    return {"stream": True, "stream_options": {"include_usage": True}}
+
+
+def _message(message: Message) -> JsonObject:
+    if message.tool_calls:
+        calls = [_call(call) for call in message.tool_calls]
+        return {"role": message.role, "content": message.text or None, "tool_calls": calls}
+    if message.tool_call_id is not None:
+        return {"role": message.role, "content": message.text, "tool_call_id": message.tool_call_id}
+    return {"role": message.role, "content": message.text}
+
+
+def _call(call: JsonObject) -> JsonObject:
+    """A call some model wrote, as every server takes it back: nothing extra, arguments as text."""
+    function = mapping(call.get("function"))
+    arguments = function.get("arguments")
+    written = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
+    named: JsonObject = {"name": cast("Json", function.get("name", "")), "arguments": written}
+    return {"id": call.get("id", ""), "type": "function", "function": named}
+
+
+def read_body(content: bytes, *, model: str) -> Mapping[str, Any]:
+    """The object in these bytes. Raises `ModelReplyInvalid` when they are something else."""
     try:
-        body: object = json.loads(content)
-    except (ValueError, RecursionError):
-        raise _invalid(f"something that is not JSON: {_shown(content)}", model) from None
-    fields = _mapping(body)
-    choices = fields.get("choices")
-    first = cast("list[object]", choices)[0] if isinstance(choices, list) and choices else None
-    message = _mapping(first).get("message")
+        body = parsed(content)
+    except ValueError:
+        raise invalid(f"something that is not JSON: {shown(content)}", model) from None
+    if not isinstance(body, Mapping):
+        raise invalid(f"no choice with a message: {shown(content)}", model)
+    return mapping(cast("object", body))
+
+
+def _is_closed(schema: Json) -> bool:
+    """Whether every object in it says all its fields: the strict mode of OpenAI refuses any other."""
+    if isinstance(schema, list):
+        return all(_is_closed(part) for part in schema)
+    if not isinstance(schema, dict):
+        return True
+    kind = schema.get("type")
+    if (kind == "object" or (isinstance(kind, list) and "object" in kind)) and not _says_all(schema):
+        return False
+    return all(_is_closed(part) for part in schema.values())
+
+
+def _says_all(schema: Mapping[str, Json]) -> bool:
+    properties, required = schema.get("properties"), schema.get("required")
+    if schema.get("additionalProperties") is not False or not isinstance(properties, dict):
+        return False
+    return isinstance(required, list) and set(properties) <= set(map(str, required))
+
+
+def read_reply(fields: Mapping[str, Any], *, model: str) -> ModelReply:
+    """The reply in these fields. Raises `ModelReplyInvalid` when there is none in them."""
+    choices = entries(fields.get("choices"))
+    first = mapping(choices[0] if choices else None)
+    message = first.get("message")
     if not isinstance(message, Mapping):
-        raise _invalid(f"no choice with a message: {_shown(content)}", model)
-    said = cast("Mapping[str, Any]", message)
-    finish = _mapping(first).get("finish_reason")
-    named = fields.get("model")
+        raise invalid(f"no choice with a message: {shown(_again(fields))}", model)
+    said = mapping(cast("object", message))
+    calls = entries(said.get("tool_calls"))
+    if len(calls) > MOST_CALLS:
+        raise invalid(f"more than {MOST_CALLS} tool calls at once", model)
+    finish = first.get("finish_reason")
     return ModelReply(
-        text=_text(said.get("content")),
-        model=named if isinstance(named, str) and named else model,
-        usage=_usage(_mapping(fields.get("usage"))),
+        text=text_of(said.get("content")),
+        model=name_in(fields, otherwise=model),
+        usage=usage_of(fields.get("usage")),
         finish=finish if isinstance(finish, str) else None,
-        tool_calls=_calls(said.get("tool_calls")),
-        milliseconds=milliseconds,
+        tool_calls=calls_of(calls),
     )
 
 
-def _text(content: object) -> str:
-    """The text of a message: plain, or in parts."""
-    if isinstance(content, list):
-        parts = (_mapping(part).get("text") for part in cast("list[object]", content))
-        return "".join(part for part in parts if isinstance(part, str))
-    return content if isinstance(content, str) else ""
-
-
-def _calls(value: object) -> tuple[JsonObject, ...]:
-    entries = cast("list[object]", value) if isinstance(value, list) else []
-    objects = [cast("JsonObject", entry) for entry in entries if isinstance(entry, dict)]
-    return tuple(entry for entry in objects if check_json(entry) is None)
-
-
-def _usage(fields: Mapping[str, Any]) -> ModelUsage | None:
-    prompt, completion = fields.get("prompt_tokens"), fields.get("completion_tokens")
-    if not _is_count(prompt) or not _is_count(completion):
-        return None
-    return ModelUsage(prompt_tokens=cast("int", prompt), completion_tokens=cast("int", completion))
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
-
-
-def _shown(content: bytes) -> str:
-    text = " ".join(content[: 4 * _SHOWN].decode(errors="replace").split())
-    return scrub(text)[:_SHOWN] or "nothing at all"
-
-
-def _invalid(what: str, model: str) -> ModelReplyInvalid:
-    return ModelReplyInvalid(f"{model} answered with {what}", model=model, hint="Is its base_url right?")
+def _again(fields: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}: {value!r:.60}" for name, value in list(fields.items())[:5])

@@ -31,7 +31,7 @@ from fingerpost.narrow.preselection.by_server import by_server
 from fingerpost.narrow.request import NarrowRequest, bounded
 from fingerpost.narrow.scoring import Scoring
 from fingerpost.narrow.turnstile import Turnstile
-from fingerpost.records import HiddenTool, Narrowing, Need, Shortlist, Signals
+from fingerpost.records import HiddenTool, Narrowing, Need, NeedVerdict, Shortlist, Signals
 from fingerpost.settings import Settings
 
 HISTORY: Final = 40  # messages looked at, the latest
@@ -116,6 +116,13 @@ class Narrower:
         """What the request says about itself."""
         with self._turnstile.reading():
             return self._parts.reader.read(bounded(text))
+
+    def needs_none(self, request: NarrowRequest, signals: Signals) -> bool:
+        """Whether it is plain at a glance, by words alone, that the request needs no tool."""
+        with self._turnstile.reading():
+            history = request.history[-HISTORY:]
+            need = self._parts.judge.judge(bounded(request.text), signals, history, None)
+        return need.verdict is NeedVerdict.NONE
 
     def by_server(self, request: NarrowRequest, signals: Signals) -> Mapping[str, Sequence[float]]:
         """How well the tools of each server suit the request, for choosing among servers."""

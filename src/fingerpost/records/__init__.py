@@ -1,6 +1,6 @@
 """Frozen values that pass between the stages. They hold facts and derive nothing costly."""
 
-from fingerpost.records.approvals import Decision, Grant, Pending
+from fingerpost.records.approvals import Approval, Decision, Grant, Pending
 from fingerpost.records.calls import (
     Attempt,
     Call,
@@ -19,6 +19,16 @@ from fingerpost.records.calls import (
     Verdict,
 )
 from fingerpost.records.choices import Choice, Following
+from fingerpost.records.choosing import (
+    Chosen,
+    Confidence,
+    ConfidenceSample,
+    GateVerdict,
+    MissingArgument,
+    Mode,
+    Question,
+    RouteOutcome,
+)
 from fingerpost.records.ids import new_id, utc_now
 from fingerpost.records.json import Json, JsonObject, as_valid_text, check_json
 from fingerpost.records.narrowing import (
@@ -53,6 +63,7 @@ from fingerpost.records.packet import (
     Selection,
     SketchpadEntry,
     Status,
+    Step,
     SystemTask,
     ToolResult,
     ToolRouting,
@@ -69,6 +80,7 @@ from fingerpost.records.servers import (
 )
 from fingerpost.records.tools import (
     Effect,
+    Instructions,
     Intelligence,
     IntentSignals,
     Known,
@@ -86,11 +98,15 @@ from fingerpost.records.tools import (
 
 __all__ = [
     "MAX_REINJECTIONS",
+    "Approval",
     "Attempt",
     "Call",
     "CallContext",
     "Candidate",
     "Choice",
+    "Chosen",
+    "Confidence",
+    "ConfidenceSample",
     "Content",
     "Context",
     "DataField",
@@ -105,9 +121,11 @@ __all__ = [
     "Execution",
     "ExecutionStatus",
     "Following",
+    "GateVerdict",
     "Grant",
     "Header",
     "HiddenTool",
+    "Instructions",
     "Intelligence",
     "Intent",
     "IntentMatch",
@@ -120,6 +138,8 @@ __all__ = [
     "Listing",
     "Mention",
     "Message",
+    "MissingArgument",
+    "Mode",
     "Narrowing",
     "Need",
     "NeedVerdict",
@@ -135,12 +155,14 @@ __all__ = [
     "Permit",
     "Pin",
     "Quarantined",
+    "Question",
     "Reasoning",
     "Reflection",
     "Repair",
     "RepairKind",
     "ResponseProfile",
     "Review",
+    "RouteOutcome",
     "Ruling",
     "Selection",
     "ServerChoice",
@@ -152,6 +174,7 @@ __all__ = [
     "SketchpadEntry",
     "Source",
     "Status",
+    "Step",
     "SystemTask",
     "ToolCall",
     "ToolCard",

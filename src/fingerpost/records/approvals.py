@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -17,6 +18,18 @@ class Decision(StrEnum):
     APPROVED = "approved"
     REJECTED = "rejected"
     EXPIRED = "expired"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """A person's word on one waiting call."""
+
+    pending_id: str
+    decision: Decision
+    by: str
+    reason: str | None = None
+    arguments: JsonObject | None = None  # edited before they were approved
+    for_conversation: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +55,27 @@ class Pending:
     edited_arguments: JsonObject | None = None
     call_id: str | None = None  # of the call that asked first, so that its trace shows the decision
     definition_fingerprint: str | None = None
+
+    @property
+    def call(self) -> str:
+        """Exactly what would run, on one line."""
+        return f"{self.tool} {json.dumps(self.arguments, ensure_ascii=False, default=str)}"
+
+    def approve(
+        self, *, by: str, arguments: JsonObject | None = None, for_conversation: bool = False
+    ) -> Approval:
+        """Yes: to exactly this call, to these arguments instead, or to its kind in this conversation."""
+        return Approval(
+            pending_id=self.pending_id,
+            decision=Decision.APPROVED,
+            by=by,
+            arguments=arguments,
+            for_conversation=for_conversation,
+        )
+
+    def reject(self, *, by: str, reason: str | None = None) -> Approval:
+        """No."""
+        return Approval(pending_id=self.pending_id, decision=Decision.REJECTED, by=by, reason=reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ class CallContext:
     seconds: float | None = None  # the caller's own deadline, when shorter than the tool's
     tokens_left: int | None = None  # room in the model's context
     dry_run: bool = False
+    doubt: str = ""  # why a person should look at this call even where the rules would let it run
 
 
 class RepairKind(StrEnum):

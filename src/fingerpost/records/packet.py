@@ -103,18 +103,27 @@ class Intent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One message of the conversation so far."""
+    """One message of the conversation so far, or of what a model is told."""
 
     role: str
     text: str
+    tool_calls: tuple[JsonObject, ...] = ()  # of an assistant, in the OpenAI format
+    tool_call_id: str | None = None  # of a tool's reply: the call it answers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What the stages may use: the tools offered (by key) and the conversation."""
+    """What the stages may use: the tools offered (by key), the conversation, and how it is to be done."""
 
     available_tools: tuple[str, ...] = ()
     history: tuple[Message, ...] = ()
+    mode: str | None = None  # one of `Mode`; None: nobody has begun to answer
+    profile: str | None = None
+    working_directory: str | None = None
+
+    @property
+    def message_count(self) -> int:
+        return len(self.history)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +199,7 @@ class Review:
     approved: bool
     confidence: float
     reasoning: str = ""
+    failed: bool = False  # nobody gave an opinion: that speaks neither for the selection nor against it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +210,19 @@ class ToolResult:
     output: Json = None
     error: str | None = None
     milliseconds: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One call this packet made, as the model is told about it: what was asked, what came back."""
+
+    tool: str
+    arguments: JsonObject
+    success: bool
+    text: str  # what the model reads: fenced data, or the error with advice
+    call_id: str = ""
+    error: str | None = None
+    warnings: tuple[str, ...] = ()  # what in the result looks like instructions from a stranger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +238,11 @@ class ToolRouting:
     execution_result: ToolResult | None = None
     reinjection_count: int = 0
     max_reinjections: int = MAX_REINJECTIONS
+    steps: tuple[Step, ...] = ()  # every call so far, in order
+
+    @property
+    def reinjections_left(self) -> int:
+        return max(0, self.max_reinjections - self.reinjection_count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,6 +113,16 @@ class Intelligence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Instructions:
+    """When to use a tool and when not, in a person's words. Empty fields are written by Fingerpost."""
+
+    purpose: str = ""
+    when: tuple[str, ...] = ()
+    when_not: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCard:
     """One tool: its identity, its definition unmodified, and what we know about it."""
 
@@ -125,6 +135,7 @@ class ToolCard:
     effect: Known[Effect]
     fingerprint: str  # over name, description, schemas and annotations
     intelligence: Intelligence
+    instructions: Instructions = field(default_factory=Instructions)  # what a person wrote about its use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,26 @@
 """The whole pipeline, held together."""
 
+from fingerpost.router.agent import Agent, AgentMode, AgentStatus, Thresholds
+from fingerpost.router.policy import Policy
+from fingerpost.router.route import AnswerPiece, Route
 from fingerpost.router.router import Router
-from fingerpost.router.wanted import Circumstances, Wanted
+from fingerpost.router.switches import Switched, Switches
+from fingerpost.router.tally import AgentStats
+from fingerpost.router.wanted import Asking, Circumstances, Wanted
 
-__all__ = ["Circumstances", "Router", "Wanted"]
+__all__ = [
+    "Agent",
+    "AgentMode",
+    "AgentStats",
+    "AgentStatus",
+    "AnswerPiece",
+    "Asking",
+    "Circumstances",
+    "Policy",
+    "Route",
+    "Router",
+    "Switched",
+    "Switches",
+    "Thresholds",
+    "Wanted",
+]

@@ -15,8 +15,15 @@ from typing import Final, Unpack
 import anyio.to_thread
 
 from fingerpost.catalog import Snapshot
-from fingerpost.events import Fanout, IntentDetected, PacketReceived, RequestNarrowed, ToolsOffered
-from fingerpost.llm import ChatModel, OpenAIChat
+from fingerpost.events import (
+    Fanout,
+    IntentDetected,
+    PacketEvent,
+    PacketReceived,
+    RequestNarrowed,
+    ToolsOffered,
+)
+from fingerpost.llm import ChatModel, ModelPool, ModelReply, ModelRequest, OnText, Role
 from fingerpost.narrow.experience import Experience
 from fingerpost.narrow.narrower import Narrower
 from fingerpost.narrow.parts import shipped
@@ -28,8 +35,10 @@ from fingerpost.records import (
     NeedVerdict,
     Packet,
     ServerChoice,
+    Signals,
 )
 from fingerpost.router.sight import Sight, View
+from fingerpost.router.switches import Switches
 from fingerpost.router.wanted import Wanted
 from fingerpost.settings import Settings
 from fingerpost.store import Store
@@ -51,7 +60,8 @@ class Guide:
         store: Store,
         *,
         unusable: Callable[[], Mapping[str, str]],
-        model: ChatModel | None = None,
+        pool: ModelPool | None = None,
+        switches: Switches | None = None,
     ) -> None:
         self._settings = settings
         self._events = events
@@ -60,12 +70,11 @@ class Guide:
         self._sight = Sight(settings.policy)
         self._experience = Experience()
         self._narrower = Narrower(settings, parts=shipped(settings, learned=self._experience))
-        lite = settings.models.lite
-        self._own_model = OpenAIChat(lite) if lite is not None and model is None else None
         self._picker = ServerPicker(
             settings.smart_routing,
             events,
-            model=model or self._own_model,
+            live=None if switches is None else lambda: switches.now.smart_routing,
+            model=_Lite(pool) if pool is not None and pool.ready else None,
             template=read_template(settings.smart_routing),
         )
         self._stale = True
@@ -74,6 +83,10 @@ class Guide:
     def learned_something(self) -> None:
         """A choice was recorded: what is known is out of date."""
         self._stale = True
+
+    async def read(self, text: str) -> Signals:
+        """What can be read off some words by themselves."""
+        return await anyio.to_thread.run_sync(self._narrower.read, text)
 
     async def settle(self, snapshot: Snapshot, seconds: float) -> bool:
         """Wait, at most so long, until every tool can be compared by meaning."""
@@ -85,10 +98,8 @@ class Guide:
         return await anyio.to_thread.run_sync(work)
 
     async def close(self) -> None:
-        """Stop what runs in the background; a model that was given stays open."""
+        """Stop what runs in the background."""
         await anyio.to_thread.run_sync(self._narrower.close)
-        if self._own_model is not None:
-            await self._own_model.aclose()
 
     async def narrow(self, snapshot: Snapshot, text: str, **wanted: Unpack[Wanted]) -> Narrowing:
         """The whole answer; the journal of a new packet tells it too."""
@@ -99,18 +110,40 @@ class Guide:
             history=wanted.get("history", ()),
         )
         self._events.emit(PacketReceived.of(packet))
+        narrowing, facts = await self.found(snapshot, packet, wanted)
+        for fact in facts:
+            self._events.emit(fact)
+        return narrowing
+
+    async def found(
+        self,
+        snapshot: Snapshot,
+        packet: Packet,
+        wanted: Wanted,
+        *,
+        text: str | None = None,
+        model: ChatModel | None = None,
+    ) -> tuple[Narrowing, tuple[PacketEvent, ...]]:
+        """The answer for a packet that is on its way, and the facts to be told about it.
+
+        `text` is what is looked for, where that is not the request itself but what is left of it;
+        `model` chooses servers, where one is asked for that.
+        """
         await self._learn()
-        view = await anyio.to_thread.run_sync(
-            self._sight.of, snapshot, wanted.get("caller"), wanted.get("profile")
+        who = (wanted.get("caller"), wanted.get("profile"))
+        view = self._sight.known(snapshot, *who) or await anyio.to_thread.run_sync(
+            self._sight.of, snapshot, *who
         )
         request = self._request(snapshot, packet, view, wanted)
-        choice = await self._servers(snapshot, request, view, packet.packet_id)
+        if text is not None:
+            request = replace(request, text=text)
+        gate = self._settings.flags.need_gate and not wanted.get("asked_for_tools", False)
+        choice = await self._servers(snapshot, request, view, packet.packet_id, model=model, gate=gate)
         narrowing = await self._narrower.look(snapshot, replace(request, servers=choice))
         narrowing = replace(narrowing, packet_id=packet.packet_id)
-        if self._settings.flags.need_gate and not wanted.get("asked_for_tools", False):
+        if gate:
             narrowing = gated(narrowing)
-        self._tell(packet, narrowing)
-        return narrowing
+        return narrowing, _facts(packet, narrowing)
 
     def _request(self, snapshot: Snapshot, packet: Packet, view: View, wanted: Wanted) -> NarrowRequest:
         server = wanted.get("server")
@@ -130,12 +163,22 @@ class Guide:
         )
 
     async def _servers(
-        self, snapshot: Snapshot, request: NarrowRequest, view: View, packet_id: str
+        self,
+        snapshot: Snapshot,
+        request: NarrowRequest,
+        view: View,
+        packet_id: str,
+        *,
+        model: ChatModel | None,
+        gate: bool,
     ) -> ServerChoice | None:
-        """The servers of the conversation; None where there is nothing to choose."""
+        """The servers of the conversation; None where there is nothing to choose or nothing to choose for."""
         if request.allowed is not None or not self._picker.is_on(len(view.visible.cards), view.servers):
             return None
-        signals = await anyio.to_thread.run_sync(self._narrower.read, request.text)
+        signals = await self.read(request.text)
+        new = not self._picker.has_chosen(request.conversation)
+        if gate and new and await anyio.to_thread.run_sync(self._narrower.needs_none, request, signals):
+            return None  # nobody is asked which servers a greeting needs
 
         def scores() -> Mapping[str, Sequence[float]]:
             self._narrower.prepare(snapshot)
@@ -149,6 +192,7 @@ class Guide:
             scores,
             packet_id,
             signals=signals,
+            model=model,
         )
 
     async def _learn(self) -> None:
@@ -163,18 +207,35 @@ class Guide:
         await anyio.to_thread.run_sync(self._experience.learn, choices, followings)
         self._narrower.forget()
 
-    def _tell(self, packet: Packet, narrowing: Narrowing) -> None:
-        best = narrowing.signals.intents[:1]
-        intent = Intent(
-            name="tool_routing" if narrowing.need.verdict is not NeedVerdict.NONE else "answer",
-            confidence=narrowing.need.score,
-            reasons=(*narrowing.need.reasons, *(f"about {match.category}" for match in best)),
-        )
-        offered = tuple(candidate.tool for candidate in narrowing.shortlist.offered)
-        needs = _NEEDS[narrowing.need.verdict]
-        self._events.emit(IntentDetected(packet_id=packet.packet_id, intent=intent, needs_tool=needs))
-        self._events.emit(RequestNarrowed(packet_id=packet.packet_id, narrowing=narrowing))
-        self._events.emit(ToolsOffered(packet_id=packet.packet_id, tools=offered))
+
+def _facts(packet: Packet, narrowing: Narrowing) -> tuple[PacketEvent, ...]:
+    best = narrowing.signals.intents[:1]
+    intent = Intent(
+        name="tool_routing" if narrowing.need.verdict is not NeedVerdict.NONE else "answer",
+        confidence=narrowing.need.score,
+        reasons=(*narrowing.need.reasons, *(f"about {match.category}" for match in best)),
+    )
+    offered = tuple(candidate.tool for candidate in narrowing.shortlist.offered)
+    needs = _NEEDS[narrowing.need.verdict]
+    return (
+        IntentDetected(packet_id=packet.packet_id, intent=intent, needs_tool=needs),
+        RequestNarrowed(packet_id=packet.packet_id, narrowing=narrowing),
+        ToolsOffered(packet_id=packet.packet_id, tools=offered),
+    )
+
+
+class _Lite:
+    """The light model of the pool, or whoever stands in for it, as one model."""
+
+    def __init__(self, pool: ModelPool) -> None:
+        self._pool = pool
+
+    @property
+    def name(self) -> str:
+        return self._pool.name(Role.LITE) or ""
+
+    async def complete(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
+        return await self._pool.ask(Role.LITE, request, on_text=on_text)
 
 
 def gated(narrowing: Narrowing) -> Narrowing:

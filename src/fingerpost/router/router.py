@@ -2,14 +2,15 @@
 
 Servers report listings, the catalog turns them into cards, the guide narrows them
 for a request, the call path runs what is asked for, pins and facts go to the
-store. Choosing joins here.
+store. Choosing and answering are journeys through all of it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import AsyncExitStack, aclosing
+from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
@@ -20,14 +21,17 @@ from fingerpost.call.execution import Background, BreakerState
 from fingerpost.call.lessons import lesson
 from fingerpost.call.path import CallPath
 from fingerpost.catalog import Catalog, Snapshot
-from fingerpost.errors import StoreUnavailable, UnknownServer
+from fingerpost.errors import CallError, ConfigError, ServerUnavailable, StoreUnavailable, UnknownServer
 from fingerpost.events import EventSink, Fanout, LiveFeed
 from fingerpost.records import (
+    Approval,
     CallContext,
+    Chosen,
     JsonObject,
     Listing,
     Narrowing,
     Outcome,
+    Pending,
     Pin,
     ServerSpec,
     ServerState,
@@ -36,18 +40,24 @@ from fingerpost.records import (
     new_id,
     utc_now,
 )
-from fingerpost.router.wanted import Circumstances, Wanted
+from fingerpost.router.given import close_given
+from fingerpost.router.policy import Policy
+from fingerpost.router.switches import Switches
+from fingerpost.router.wanted import Asking, Circumstances, Wanted
 from fingerpost.servers import Servers, login
 from fingerpost.settings import Settings
 from fingerpost.store import Store
 
 if TYPE_CHECKING:
-    from fingerpost.llm import ChatModel
+    from fingerpost.llm import ChatModel, ModelPool
+    from fingerpost.router.answerer import Answerer
     from fingerpost.router.guide import Guide
+    from fingerpost.router.route import Route, StreamItem
 
 log = logging.getLogger("fingerpost.router")
 
 SAVE_AGAIN_S = 1.0
+FIRST_CONNECT_S = 10.0  # a request waits so long for servers; whoever is later joins for the next one
 
 
 class Router:
@@ -63,16 +73,31 @@ class Router:
         settings: Settings | None = None,
         sinks: Iterable[EventSink] = (),
         model: ChatModel | None = None,
+        lite: ChatModel | None = None,
+        prime: ChatModel | None = None,
+        policy: Policy | None = None,
     ) -> None:
-        self.settings = settings or Settings()
-        self._model = model
+        """`model` takes both roles where `lite` or `prime` is not given; `policy` comes before the rules.
+
+        Models are closed together with the router.
+        """
+        settings = settings or Settings()
+        if policy is not None:
+            settings = settings.model_copy(update={"policy": (*policy.rules, *settings.policy)})
+        self.settings = settings
+        self.switches = Switches(settings)
+        self._models = (lite or model, prime or model)
+        self._pool: ModelPool | None = None
         self._guide: Guide | None = None
+        self._answerer: Answerer | None = None
         self._making_guide = anyio.Lock()
+        self._connecting_first = anyio.Lock()  # who asks meanwhile waits for the same servers
         self.live = LiveFeed()
         self.events = Fanout(self.live, *sinks)
         self.catalog = Catalog(events=self.events, overrides=self.settings.tools, flags=self.settings.flags)
         self._specs = tuple(servers)
         self._stack = AsyncExitStack()
+        self._open = False
         self._taken: dict[str, Listing] = {}
         self._unsaved = anyio.Event()
 
@@ -109,8 +134,11 @@ class Router:
             )
             stack.callback(self.servers.watch(self._take_listing))
             stack.push_async_callback(self._close_guide)
+            self._tasks = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(self._tasks.cancel_scope.cancel)
             self.background = await stack.enter_async_context(Background[Outcome]())
             self._stack = stack.pop_all()
+        self._open = True
         return self
 
     async def __aexit__(
@@ -119,7 +147,10 @@ class Router:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._stack.__aexit__(exc_type, exc, traceback)
+        self._open = False
+        # The caller's own error is none of our tasks' business: a task group would wrap it.
+        cancelled = isinstance(exc, anyio.get_cancelled_exc_class())
+        await self._stack.__aexit__(*((exc_type, exc, traceback) if cancelled else (None, None, None)))
 
     async def connect(self, *names: str, timeout: float | None = None) -> tuple[ServerStatus, ...]:
         """Connect these servers (all when none is named), side by side, and say how each is doing.
@@ -146,6 +177,77 @@ class Router:
         guide = await self._ready_guide()
         return await guide.settle(self.tools, seconds)
 
+    async def route(self, text: str, **asking: Unpack[Asking]) -> Route:
+        """Answer a request: narrow, choose, call, answer. How it ended, or where it waits, is a `Route`."""
+        return await (await self._ready_answerer(asking.get("server"))).route(text, asking)
+
+    async def stream(self, text: str, **asking: Unpack[Asking]) -> AsyncGenerator[StreamItem]:
+        """The same, as it happens: events, pieces of the answer, and the `Route` as the last item."""
+        answerer = await self._ready_answerer(asking.get("server"))
+        async with aclosing(answerer.stream(text, asking)) as items:
+            async for item in items:
+                yield item
+
+    async def resume(
+        self, waiting: Route | Pending | str, approval: Approval | None = None, **asking: Unpack[Asking]
+    ) -> Route:
+        """Go on with a request that waited for a person, in this process or after a restart.
+
+        `approval` is their word, from `pending.approve(by=…)` or `pending.reject(by=…)`; None where it
+        was given elsewhere. The stored call runs: no model is asked for it again.
+        """
+        return await (await self._ready_answerer()).resume(_pending_id(waiting), approval, asking)
+
+    async def reply(self, asked: Route, answer: str, **asking: Unpack[Asking]) -> Route:
+        """Go on with a request after the person answered its question (`asked.question`)."""
+        return await (await self._ready_answerer()).reply(asked, answer, asking)
+
+    async def select(self, text: str, narrowing: Narrowing | None = None, **wanted: Unpack[Wanted]) -> Chosen:
+        """Which of the narrowed tools a model would take, with which arguments. Nothing is called."""
+        answerer = await self._ready_answerer()
+        return await answerer.select(text, narrowing or await self.narrow(text, **wanted), wanted)
+
+    async def _ready_answerer(self, server: str | None = None) -> Answerer:
+        """What answers. Servers nobody has connected yet are connected first: all, or the one asked for."""
+        if not self._open:
+            message = "the router is not open"
+            raise ConfigError(message, hint="Ask inside of `async with Router(…) as router:`.")
+        async with self._connecting_first:
+            wanted = self.servers.statuses if server is None else (self.servers.status(server),)
+            idle = [status.name for status in wanted if status.state is ServerState.IDLE]
+            if idle:
+                await self.connect(*idle, timeout=FIRST_CONNECT_S)
+        if server is not None and (status := self.servers.status(server)).state is ServerState.DOWN:
+            message = f"{server} is down: {status.reason or 'it did not say why'}"
+            raise ServerUnavailable(message, server=server, hint=f"fingerpost servers {server}")
+        guide = await self._ready_guide()
+        if self._answerer is None:
+            from fingerpost.router.answerer import Answerer
+
+            self._answerer = Answerer(
+                self.settings,
+                events=self.events,
+                store=self.store,
+                calls=self.calls,
+                guide=guide,
+                pool=self._ready_pool(),
+                snapshot=lambda: self.tools,
+                tasks=self._tasks,
+                switches=self.switches,
+            )
+        return self._answerer
+
+    def _ready_pool(self) -> ModelPool:
+        """The models given, else those in the settings."""
+        if self._pool is None:
+            from fingerpost.llm import ModelPool
+            from fingerpost.router.capabilities import StoredCapabilities
+
+            lite, prime = self._models
+            memory = StoredCapabilities(self.store.cache)
+            self._pool = ModelPool.of(self.settings.models, lite=lite, prime=prime, memory=memory)
+        return self._pool
+
     async def _ready_guide(self) -> Guide:
         """What narrows. Made when it is first needed: numpy and the encoder take time to load."""
         async with self._making_guide:
@@ -154,15 +256,25 @@ class Router:
         return self._guide
 
     def _make_guide(self) -> Guide:
+        """In a worker thread: what answers is loaded here too, or the first request would hold up others."""
+        import_module("fingerpost.router.answerer")
         from fingerpost.router.guide import Guide
 
         return Guide(
-            self.settings, self.events, self.store, unusable=self._unusable_servers, model=self._model
+            self.settings,
+            self.events,
+            self.store,
+            unusable=self._unusable_servers,
+            pool=self._ready_pool(),
+            switches=self.switches,
         )
 
     async def _close_guide(self) -> None:
         if self._guide is not None:
             await self._guide.close()
+        if self._pool is not None:
+            await self._pool.aclose()
+        await close_given(self._models)
 
     def _unusable_servers(self) -> dict[str, str]:
         """Servers whose tools cannot be called now, each with the reason."""
@@ -262,3 +374,13 @@ class Router:
             log.warning("%d new pins are not stored yet: %s", len(pins), failure)
             return False
         return True
+
+
+def _pending_id(waiting: Route | Pending | str) -> str:
+    if isinstance(waiting, str):
+        return waiting
+    pending = waiting if isinstance(waiting, Pending) else waiting.pending
+    if pending is None:
+        message = "this route waits for nobody's approval"
+        raise CallError(message, hint="Only a route whose outcome is 'waiting' can be resumed.")
+    return pending.pending_id

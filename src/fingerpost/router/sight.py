@@ -41,10 +41,18 @@ class Sight:
         self._snapshot: Snapshot | None = None
         self._views: OrderedDict[tuple[str | None, str | None], View] = OrderedDict()
 
+    def known(self, snapshot: Snapshot, caller: str | None, profile: str | None) -> View | None:
+        """What this caller sees, where that was worked out before; this takes no time."""
+        with self._lock:
+            return self._views.get(self._key(caller, profile)) if snapshot is self._snapshot else None
+
+    def _key(self, caller: str | None, profile: str | None) -> tuple[str | None, str | None]:
+        """Whoever no rule tells apart sees the same."""
+        return (caller if self._by_caller else None, profile if self._by_profile else None)
+
     def of(self, snapshot: Snapshot, caller: str | None, profile: str | None) -> View:
         """What this caller sees. The first time after a change takes a moment: not for an event loop."""
-        # Whoever no rule tells apart sees the same.
-        key = (caller if self._by_caller else None, profile if self._by_profile else None)
+        key = self._key(caller, profile)
         with self._lock:
             if snapshot is not self._snapshot:
                 self._snapshot = snapshot

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from fingerpost.records import Message
+from fingerpost.llm.base import OnText
+from fingerpost.records import Message, Mode
 
 
 class Circumstances(TypedDict, total=False):
@@ -19,6 +20,7 @@ class Circumstances(TypedDict, total=False):
     seconds: float | None
     tokens_left: int | None
     dry_run: bool
+    doubt: str
 
 
 class Wanted(TypedDict, total=False):
@@ -33,3 +35,16 @@ class Wanted(TypedDict, total=False):
     used: tuple[str, ...]  # tools this conversation has used, the latest last
     about: str | None  # a tool to explain however far behind it came in
     asked_for_tools: bool  # the tools are wanted whether or not the request needs one
+
+
+class Asking(Wanted, total=False):
+    """What may be said about a request that is to be answered."""
+
+    on_text: OnText | None  # takes the answer piece by piece
+    mode: Mode | str | None
+    working_directory: str | None
+    persona: str | None
+    directives: str | None
+    max_turns: int | None
+    seconds: float | None
+    dry_run: bool  # show what would be called, call nothing

@@ -3,6 +3,7 @@
 from fingerpost.settings.load import Loaded, check, load
 from fingerpost.settings.model import (
     CallSettings,
+    ChooseSettings,
     DigestSettings,
     FlagSettings,
     LimitSettings,
@@ -10,6 +11,7 @@ from fingerpost.settings.model import (
     ModelsSettings,
     NarrowSettings,
     OAuthSettings,
+    ProgramRule,
     RuleSettings,
     Section,
     ServerSettings,
@@ -23,6 +25,7 @@ from fingerpost.settings.problems import Origin, Problem
 
 __all__ = [
     "CallSettings",
+    "ChooseSettings",
     "DigestSettings",
     "FlagSettings",
     "LimitSettings",
@@ -33,6 +36,7 @@ __all__ = [
     "OAuthSettings",
     "Origin",
     "Problem",
+    "ProgramRule",
     "RuleSettings",
     "Section",
     "ServerSettings",

@@ -21,7 +21,7 @@ class Section(BaseModel):
 
 
 class ToolRoutingSettings(Section):
-    """The tool decision, from selection to execution. No effect yet: it comes with the choosing stage."""
+    """The tool decision, from selection to execution."""
 
     enabled: bool = Field(default=True, description="Route tools at all")
     selection_temperature: float = Field(default=0.15, ge=0, le=2, description="For the selecting model")
@@ -61,6 +61,27 @@ class NarrowSettings(Section):
     )
 
 
+class ChooseSettings(Section):
+    """How a request is answered, and when to stop."""
+
+    mode: Literal["auto", "staged", "single", "simple", "react", "keyless"] = Field(
+        default="auto", description="auto: staged with a model, keyless without"
+    )
+    decline_below: float = Field(
+        default=0.2, ge=0, le=1, description="Confidence below which a tool is not even asked about"
+    )
+    max_turns: int = Field(default=8, ge=1, le=100, description="Calls an agent may make one after another")
+    max_seconds: float = Field(default=300.0, gt=0, le=86_400, description="For a whole request")
+    max_tokens: int = Field(default=200_000, ge=100, description="Of all model calls of a request together")
+    max_cost: float | None = Field(default=None, gt=0, description="Of a request, in your models' currency")
+    answer_tokens: int = Field(default=1500, ge=16, le=100_000, description="Most an answer may take")
+    answer_temperature: float | None = Field(default=None, ge=0, le=2, description="By default the model's")
+    persona: str | None = Field(default=None, description="Who the assistant is, first in every prompt")
+    directives: str | None = Field(
+        default=None, description="What the client can act on, last in every prompt"
+    )
+
+
 class ModelSettings(Section):
     """One language model behind an OpenAI-compatible address."""
 
@@ -70,12 +91,20 @@ class ModelSettings(Section):
     )
     api_key: str | None = Field(default=None, repr=False, description="Better as ${VARIABLE}")
     timeout: float = Field(default=60.0, gt=0, le=3600, description="Seconds for one reply")
+    provider: Literal["openai", "anthropic", "google"] = Field(
+        default="openai", description="Which API the address speaks"
+    )
+    retries: int = Field(default=2, ge=0, le=10, description="Repeats when it is overloaded or fails")
+    context: int = Field(default=32_768, ge=512, description="Tokens it can read at once")
+    price_in: float | None = Field(default=None, ge=0, description="Of a million tokens it reads")
+    price_out: float | None = Field(default=None, ge=0, description="Of a million tokens it writes")
 
 
 class ModelsSettings(Section):
-    """The models in use. Without any, Fingerpost routes by itself."""
+    """The models in use, each standing in for the other. Without any, Fingerpost routes by itself."""
 
     lite: ModelSettings | None = Field(default=None, description="The small one: selects servers and tools")
+    prime: ModelSettings | None = Field(default=None, description="The good one: reviews and answers")
 
 
 class StoreSettings(Section):
@@ -121,6 +150,10 @@ class RuleSettings(Section):
         default=None, description="Every path argument lies inside, or one outside, the working directory"
     )
     reason: str | None = Field(default=None, description="Shown to the model and the person")
+
+
+class ProgramRule(RuleSettings):
+    """A rule that a program gives, not a file: it is named so where a reason is told."""
 
 
 class CallSettings(Section):
@@ -169,6 +202,13 @@ class FlagSettings(Section):
     producers: bool = Field(default=True, description="Offer the tool that finds what a chosen one needs")
     learned_use: bool = Field(default=True, description="Let what worked for similar requests count")
     narrow_cache: bool = Field(default=True, description="Answer a repeated narrowing from memory")
+    review: bool = Field(default=True, description="Have the prime model look at each selection")
+    widen: bool = Field(default=True, description="Look at more tools once before asking a person")
+    calibration: bool = Field(default=True, description="Fit confidence on recorded outcomes")
+    chains: bool = Field(default=True, description="Go on to a next tool when the first is not enough")
+    syntax_guard: bool = Field(default=True, description="Stop tool syntax a model writes into its answer")
+    summarise: bool = Field(default=True, description="Shorten a conversation that no longer fits")
+    adaptive_instructions: bool = Field(default=False, description="Let instructions follow recorded use")
 
 
 class ToolOverride(Section):
@@ -192,6 +232,10 @@ class ToolOverride(Section):
     keywords: tuple[str, ...] | None = Field(default=None, description="Words that speak for it")
     weight: float | None = Field(default=None, ge=0, description="How much those words count")
     exclusive_intent: str | None = Field(default=None, description="The one intent it serves")
+    purpose: str | None = Field(default=None, description="What it is for, in the instructions to a model")
+    when: tuple[str, ...] | None = Field(default=None, description="When to use it, in the instructions")
+    when_not: tuple[str, ...] | None = Field(default=None, description="When not to")
+    examples: tuple[str, ...] | None = Field(default=None, description="Requests it is right for")
 
 
 class OAuthSettings(Section):
@@ -240,6 +284,7 @@ class Settings(Section):
     tool_routing: ToolRoutingSettings = Field(default_factory=ToolRoutingSettings)
     smart_routing: SmartRoutingSettings = Field(default_factory=SmartRoutingSettings)
     narrow: NarrowSettings = Field(default_factory=NarrowSettings)
+    choose: ChooseSettings = Field(default_factory=ChooseSettings)
     models: ModelsSettings = Field(default_factory=ModelsSettings, description="Language models, if any")
     store: StoreSettings = Field(default_factory=StoreSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)

@@ -1,4 +1,5 @@
-"""What Fingerpost remembers: journal, audit trail, pins, usage, choices, approvals, grants, cache, tokens.
+"""What Fingerpost remembers: journal, audit trail, pins, usage, choices, confidences, approvals, grants,
+cache, tokens.
 
 The only package that knows the database library. SQLite by default, PostgreSQL by URL.
 """
@@ -7,6 +8,7 @@ from fingerpost.store.approvals import Approvals
 from fingerpost.store.audit import AuditEntry, AuditReport, AuditTrail
 from fingerpost.store.cache import Cache, CacheLimits
 from fingerpost.store.choices import Choices
+from fingerpost.store.confidences import Confidences
 from fingerpost.store.grants import Grants
 from fingerpost.store.journal import Journal, PacketSummary, Recorded
 from fingerpost.store.locations import Location, data_directory, locate
@@ -24,6 +26,7 @@ __all__ = [
     "Cache",
     "CacheLimits",
     "Choices",
+    "Confidences",
     "Grants",
     "Journal",
     "Location",

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from pydantic_core import to_json
 from sqlalchemy import Connection, Row, func, select
 
 from fingerpost.events import Event, EventsDropped, PacketReceived, UnknownEvent, decode, encode
+from fingerpost.records import Packet
 from fingerpost.store.audit import AuditTrail
 from fingerpost.store.backlog import Loss
 from fingerpost.store.database import Database
@@ -85,6 +87,22 @@ class Journal:
         if kinds is not None:
             query = query.where(journal.c.kind.in_(kinds))
         return await self._database.read(lambda found: [_recorded(row) for row in found.execute(query)])
+
+    async def packets_of(self, session_id: str, *, limit: int = 20) -> list[Packet]:
+        """The newest packets of one conversation, newest first, as they came in."""
+        needle = f'"session_id":{to_json(session_id).decode()}'
+        query = (
+            select(journal)
+            .where(journal.c.kind == PacketReceived.kind, journal.c.payload.contains(needle, autoescape=True))
+            .order_by(journal.c.seq.desc())
+            .limit(limit)
+        )
+        found = await self._database.read(
+            lambda connection: [_recorded(row) for row in connection.execute(query)]
+        )
+        packets = [entry.event.packet for entry in found if isinstance(entry.event, PacketReceived)]
+        # SQLite compares without regard to case; a conversation's id is exact.
+        return [packet for packet in packets if packet.header.session_id == session_id]
 
     async def packets(self, *, limit: int = 50, before: int | None = None) -> list[PacketSummary]:
         """The newest packets, newest first; `before` (a `seq`) goes on from an older one."""

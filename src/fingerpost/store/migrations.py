@@ -73,6 +73,12 @@ _CHOICES = (
     "CREATE INDEX choices_conversation ON choices (conversation, seq)",
 )
 
+_CONFIDENCES = (
+    """CREATE TABLE confidences (
+        seq {counted}, at BIGINT NOT NULL, raw DOUBLE PRECISION NOT NULL, was_right BOOLEAN NOT NULL,
+        tool TEXT NOT NULL)""",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -91,7 +97,11 @@ def _running(statements: Sequence[str]) -> Callable[[Connection], None]:
     return apply
 
 
-STEPS: tuple[Step, ...] = (Step(1, _running(_FIRST)), Step(2, _running(_CHOICES)))
+STEPS: tuple[Step, ...] = (
+    Step(1, _running(_FIRST)),
+    Step(2, _running(_CHOICES)),
+    Step(3, _running(_CONFIDENCES)),
+)
 
 
 def migrate(connection: Connection, steps: Sequence[Step] = STEPS) -> int:

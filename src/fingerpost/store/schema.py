@@ -6,7 +6,7 @@ Records that are only ever read whole (pins, approvals) are kept as JSON in one
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, LargeBinary, MetaData, Table, Text
 
 from fingerpost.store.columns import ExactText, Moment
 
@@ -132,4 +132,14 @@ choices = Table(
     Column("worked", Boolean, nullable=False),
     Column("conversation", ExactText),
     Index("choices_conversation", "conversation", "seq"),
+)
+
+confidences = Table(
+    "confidences",
+    metadata,
+    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("at", Moment, nullable=False),
+    Column("raw", Double, nullable=False),
+    Column("was_right", Boolean, nullable=False),  # `right` alone is a word of SQL
+    Column("tool", ExactText, nullable=False),
 )

@@ -17,6 +17,7 @@ from fingerpost.store.approvals import Approvals
 from fingerpost.store.audit import AuditTrail
 from fingerpost.store.cache import Cache, CacheLimits
 from fingerpost.store.choices import Choices
+from fingerpost.store.confidences import Confidences
 from fingerpost.store.database import Database
 from fingerpost.store.grants import Grants
 from fingerpost.store.journal import Journal
@@ -43,6 +44,7 @@ class Store:
         self.pins = Pins(database, writer)
         self.usage = Usage(database, writer)
         self.choices = Choices(database, writer)
+        self.confidences = Confidences(database, writer)
         self.approvals = Approvals(database, writer)
         self.grants = Grants(database, writer)
         self.cache = Cache(database, writer, cache)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fingerpost.testing.faults.http import http_fault
     from fingerpost.testing.faults.specs import stdio_fault
-    from fingerpost.testing.scripted import HANG, ScriptedModel
+    from fingerpost.testing.playbooks import playbook
+    from fingerpost.testing.scripted import HANG, ScriptedModel, calls
     from fingerpost.testing.tokens import MemoryTokens
     from fingerpost.testing.tools import ToolServer, tool_server
     from fingerpost.testing.web import served
@@ -21,7 +22,9 @@ _HOMES = {
     "MemoryTokens": "fingerpost.testing.tokens",
     "ScriptedModel": "fingerpost.testing.scripted",
     "ToolServer": "fingerpost.testing.tools",
+    "calls": "fingerpost.testing.scripted",
     "http_fault": "fingerpost.testing.faults.http",
+    "playbook": "fingerpost.testing.playbooks",
     "served": "fingerpost.testing.web",
     "stdio_fault": "fingerpost.testing.faults.specs",
     "tool_server": "fingerpost.testing.tools",
@@ -32,7 +35,9 @@ __all__ = [
     "MemoryTokens",
     "ScriptedModel",
     "ToolServer",
+    "calls",
     "http_fault",
+    "playbook",
     "served",
     "stdio_fault",
     "tool_server",

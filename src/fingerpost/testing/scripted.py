@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from inspect import isawaitable
 from typing import Final, TypeAlias
 
 import anyio
+import anyio.lowlevel
 
-from fingerpost.llm import ModelReply, ModelRequest, ModelUsage
+from fingerpost.llm import ModelReply, ModelRequest, ModelUsage, OnText
+from fingerpost.records import JsonObject
 
 Line: TypeAlias = ModelReply | str | Exception
 Script: TypeAlias = Callable[[ModelRequest], Line | Awaitable[Line]]
 
 HANG: Final = "\0hang"  # as a line: answer never
 _CHARACTERS_PER_TOKEN: Final = 4
+_PIECE: Final = 7  # characters; not a divisor of anything, so that markers are cut across pieces
 
 
 class ScriptedModel:
     """A `ChatModel` without a model: replies from a list, in order, or from a function of the request.
 
-        model = ScriptedModel(["yes", ModelUnavailable("gone", model="scripted"), HANG])
+        model = ScriptedModel(["yes", calls(("time/now", {"city": "Oslo"})), HANG])
 
-    A text becomes a reply, an exception is raised, `HANG` waits until cancelled; a list that
-    has run out is an error of the test. `asked` holds every request, whatever became of it.
+    A text becomes a reply, a `ModelReply` (such as `calls` makes) is given as it is, an exception
+    is raised, `HANG` waits until cancelled; a list that has run out is an error of the test.
+    `asked` holds every request, whatever became of it.
     """
 
     def __init__(
@@ -34,7 +39,7 @@ class ScriptedModel:
         self._seconds = seconds
         self._script: Script = script if callable(script) else _in_order(iter(script))
 
-    async def complete(self, request: ModelRequest) -> ModelReply:
+    async def complete(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
         self.asked.append(request)
         if self._seconds:
             await anyio.sleep(self._seconds)
@@ -44,12 +49,33 @@ class ScriptedModel:
             raise said
         if said == HANG:
             await anyio.sleep_forever()
-        return self._reply(said, request) if isinstance(said, str) else said
+        reply = self._reply(said, request) if isinstance(said, str) else said
+        if on_text is not None:
+            for at in range(0, len(reply.text), _PIECE):
+                on_text(reply.text[at : at + _PIECE])
+                await anyio.lowlevel.checkpoint()
+        return reply
 
     def _reply(self, text: str, request: ModelRequest) -> ModelReply:
         prompt = sum(len(message.text) for message in request.messages) // _CHARACTERS_PER_TOKEN
         usage = ModelUsage(prompt_tokens=prompt, completion_tokens=len(text) // _CHARACTERS_PER_TOKEN)
         return ModelReply(text=text, model=self.name, usage=usage, finish="stop")
+
+
+def calls(*wanted: tuple[str, JsonObject], text: str = "", first: int = 1) -> ModelReply:
+    """A reply that calls these tools, each a name and its arguments, with the ids `call_1`, `call_2`, …
+
+    In a conversation of several such replies `first` keeps the ids apart.
+    """
+    made = tuple(
+        {
+            "id": f"call_{number}",
+            "type": "function",
+            "function": {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)},
+        }
+        for number, (name, arguments) in enumerate(wanted, start=first)
+    )
+    return ModelReply(text=text, model="scripted", finish="tool_calls", tool_calls=made)
 
 
 def _in_order(lines: Iterator[Line]) -> Script:

@@ -106,6 +106,7 @@ def _tokenizer(path: Path) -> Callable[[str], list[int]]:
 
 def _session(path: Path, threads: int) -> _Session:
     onnxruntime: Any = import_module("onnxruntime")
+    onnxruntime.disable_telemetry_events()  # nothing about anybody's requests leaves this machine
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1

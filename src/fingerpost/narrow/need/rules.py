@@ -12,7 +12,7 @@ from typing import Final
 
 from fingerpost.catalog.words import word_set
 from fingerpost.narrow.need.reading import Reading
-from fingerpost.records import Signals
+from fingerpost.records import EntityKind, Signals
 
 NOTHING: Final = 0.01
 SURELY_NOT: Final = 0.03
@@ -87,6 +87,19 @@ _STRONG: Final = (
     ),
 )
 _FILE_VERBS: Final = ("act", "seek", "command", "make")
+# "Write milk into list.md" is something to be done; "write a script that saves to list.md" is a text.
+_WRITES: Final = re.compile(
+    r"^\W*(?:please |can you |could you |now |then |and )*(?:write|put|dump|jot|note|type|print)\b"
+    r"|^\W*(?:ו?תכתוב|ו?כתוב|תכתבי|כתבי|לכתוב|רשום|תרשום|לרשום|תרשמי)(?!\w)"
+)
+_A_TEXT: Final = re.compile(
+    r"\b(?:function|script|program|code|class|method|regex|query|command|one-liner|that|which|about)\b"
+    r"|(?<!\w)ה?(?:פונקציה|סקריפט|תוכנית|קוד|מחלקה)(?!\w)|(?<!\w)(?:ש\w+|על)(?!\w)"
+)
+_DESTINATION: Final = re.compile(
+    r"(?:\b(?:into|onto|to|in|as)|(?<!\w)(?:לתוך|בתוך|אל|לקובץ|בקובץ|לתיקייה|בתיקייה|ל|ב)-?)"
+    r"(?:\s+(?:the|a|an|my|our|new|file|called|named|הקובץ|קובץ|בשם)){0,4}\s*[\"'`“”]?$"
+)
 
 
 def settle(reading: Reading) -> Finding | None:
@@ -108,6 +121,8 @@ def insist(text: str, reading: Reading, signals: Signals) -> Finding | None:
     if reading.cues.keys() & {"path", "url"} and any(name in reading.cues for name in _FILE_VERBS):
         thing = "a file" if "path" in reading.cues else "a web address"
         return Finding(SURELY, f"asks for something to be done with {thing}")
+    if "path" in reading.cues and _writes_into(text, signals):
+        return Finding(SURELY, "asks to write into a file")
     if reading.cues.keys() & {"write", "explain", "advice", "code", "role", "given text"}:
         return None  # "write a script that opens the file" opens nothing
     if reading.cues.keys() & {"path", "url"}:
@@ -118,3 +133,17 @@ def insist(text: str, reading: Reading, signals: Signals) -> Finding | None:
         if pattern.search(text):
             return Finding(LIKELY, reason)
     return None
+
+
+def _writes_into(text: str, signals: Signals) -> bool:
+    """Whether a file named in the request is where something is to be written."""
+    lowered = text.lower()
+    if _WRITES.search(lowered) is None:
+        return False
+    for entity in signals.entities:
+        if entity.kind is not EntityKind.PATH:
+            continue
+        before = lowered[: max(0, lowered.find(entity.text.lower()))]
+        if _DESTINATION.search(before[-80:]) and _A_TEXT.search(before[:400]) is None:
+            return True
+    return False

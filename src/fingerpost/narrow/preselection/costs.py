@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 
-from fingerpost.records import JsonObject, ToolCard
+from fingerpost.catalog.definition import definition_for_model
+from fingerpost.records import ToolCard
 
 Count = Callable[[str], int]
 
@@ -13,17 +14,6 @@ Count = Callable[[str], int]
 def quarter(text: str) -> int:
     """About four characters to a token: good enough to compare two lists by."""
     return -(-len(text) // 4)
-
-
-def definition_for_model(card: ToolCard) -> JsonObject:
-    """The tool as a model is given it, in the OpenAI format."""
-    parameters = card.definition.get("inputSchema") or {"type": "object", "properties": {}}
-    function: JsonObject = {
-        "name": card.exposed_name,
-        "description": card.description,
-        "parameters": parameters,
-    }
-    return {"type": "function", "function": function}
 
 
 class DefinitionCosts:

@@ -52,6 +52,8 @@ class _Turn:
     scores: ServerScores
     signals: Signals
     packet_id: str | None
+    settings: SmartRoutingSettings  # as they were when it began
+    model: ChatModel | None
 
     @cached_property
     def servers(self) -> frozenset[str]:
@@ -82,21 +84,32 @@ class _Run:
         return round((time.perf_counter() - self.began) * 1000, 3)
 
 
+def is_wanted(settings: SmartRoutingSettings, *, tools: int, servers: int) -> bool:
+    """Whether servers are chosen among so many: there is something to choose, and it is asked for."""
+    if settings.mode == "off" or servers < 2:
+        return False
+    return settings.mode == "on" or (tools > settings.max_tools and servers > settings.max_servers)
+
+
 class ServerPicker:
-    """Chooses servers by `model`, or by scores where there is none."""
+    """Chooses servers by `model`, or by scores where there is none.
+
+    `live` gives the settings as they are at each request, where they may change meanwhile.
+    """
 
     def __init__(
         self,
         settings: SmartRoutingSettings,
         events: EventSink,
         *,
+        live: Callable[[], SmartRoutingSettings] | None = None,
         model: ChatModel | None = None,
         template: str = TEMPLATE,
         count: Count = quarter,
         patience: float = PATIENCE,
         conversations: int = CONVERSATIONS,
     ) -> None:
-        self._settings = settings
+        self._live = live or (lambda: settings)
         self._events = events
         self._model = model
         self._template = template
@@ -106,10 +119,11 @@ class ServerPicker:
 
     def is_on(self, tools: int, servers: int) -> bool:
         """Whether there is something to choose, and it is wanted."""
-        if self._settings.mode == "off" or servers < 2:
-            return False
-        large = tools > self._settings.max_tools and servers > self._settings.max_servers
-        return large or self._settings.mode == "on"
+        return is_wanted(self._live(), tools=tools, servers=servers)
+
+    def has_chosen(self, conversation: str | None) -> bool:
+        """Whether this conversation has its servers already."""
+        return conversation is not None and conversation in self._conversations
 
     def end(self, conversation: str) -> None:
         """This conversation is over."""
@@ -125,15 +139,28 @@ class ServerPicker:
         packet_id: str | None = None,
         *,
         signals: Signals | None = None,
+        model: ChatModel | None = None,
     ) -> ServerChoice:
         """The servers for this turn. Never raises: in doubt, all of them.
 
+        `model` is asked instead of the picker's own, by whoever counts what it costs.
         `scores` is asked, in a worker thread, only where there is no model. Whatever
         policy hides from the caller must not be in `snapshot`: a model is shown it.
         """
         began = time.perf_counter()
-        turn = _Turn(text, history, conversation, snapshot, scores, signals or Signals(), packet_id)
-        if not self.is_on(len(snapshot.cards), len(turn.servers)):
+        settings = self._live()
+        turn = _Turn(
+            text,
+            history,
+            conversation,
+            snapshot,
+            scores,
+            signals or Signals(),
+            packet_id,
+            settings,
+            model or self._model,
+        )
+        if not is_wanted(settings, tools=len(snapshot.cards), servers=len(turn.servers)):
             return ServerChoice(servers=tuple(sorted(turn.servers)), by="off")
         remembered = False
         if conversation is None:
@@ -163,15 +190,15 @@ class ServerPicker:
 
     async def _decide(self, turn: _Turn) -> Decision:
         """One run, between its two events."""
-        run = _Run(by="scores" if self._model is None else "model")
+        run = _Run(by="scores" if turn.model is None else "model")
         self._events.emit(
             SmartRoutingStart(
                 packet_id=turn.packet_id,
                 conversation=turn.conversation,
                 total_tools=len(turn.snapshot.cards),
                 total_servers=len(turn.servers),
-                max_tools=self._settings.max_tools,
-                max_servers=self._settings.max_servers,
+                max_tools=turn.settings.max_tools,
+                max_servers=turn.settings.max_servers,
             )
         )
         everything = Decision(kept=turn.servers, known=turn.servers, by=run.by, reasoning=ALL_STAY)
@@ -189,8 +216,8 @@ class ServerPicker:
         return decision
 
     async def _decided(self, turn: _Turn, run: _Run) -> Decision:
-        if self._model is not None:
-            return await self._by_model(self._model, turn)
+        if turn.model is not None:
+            return await self._by_model(turn.model, turn)
         found = await anyio.to_thread.run_sync(turn.scores)
         scores = {server: found.get(server, ()) for server in turn.servers}
         choice = pick_by_scores(scores, turn.mentions, related_servers(turn.snapshot, turn.signals))
@@ -208,8 +235,8 @@ class ServerPicker:
         )
         request = ModelRequest(
             messages=messages,
-            temperature=self._settings.temperature,
-            max_tokens=self._settings.max_tokens,
+            temperature=turn.settings.temperature,
+            max_tokens=turn.settings.max_tokens,
             schema=ASKED,
         )
         reply = None

@@ -10,6 +10,7 @@ is one JSON object per message, so that no message can pass for another.
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -29,6 +30,8 @@ LONGEST_LIST: Final = 200_000
 LONGEST_CONVERSATION: Final = 200_000
 _LONGEST_PROMPT_FILE: Final = 100_000
 _FIRST_PART: Final = 0.3  # of what is kept of a conversation too long: how it began
+
+_recent: deque[tuple[Snapshot, str]] = deque(maxlen=4)
 
 TEMPLATE: Final = """\
 You choose tool servers for a conversation. The tools of the servers you choose will be offered in \
@@ -83,7 +86,19 @@ def question(template: str, snapshot: Snapshot, text: str, history: Sequence[Mes
 
 
 def server_list(snapshot: Snapshot) -> str:
-    """Every server with its tools counted and the first five described, in the order of their names."""
+    """Every server with its tools counted and the first five described, in the order of their names.
+
+    Those of the last few catalogs are kept: every conversation asks for one.
+    """
+    for known, listed in tuple(_recent):
+        if known is snapshot:
+            return listed
+    made = _listed(snapshot)
+    _recent.append((snapshot, made))
+    return made
+
+
+def _listed(snapshot: Snapshot) -> str:
     by_server: dict[str, list[ToolCard]] = {}
     for card in snapshot.cards:  # sorted by key: the same tools are always the first ones
         by_server.setdefault(card.server, []).append(card)

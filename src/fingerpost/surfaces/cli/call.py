@@ -71,7 +71,7 @@ def call(name: str, arguments: tuple[str, ...], whole: str | None, **options: An
 
 
 def _arguments(pairs: tuple[str, ...], whole: str | None) -> dict[str, Any]:
-    from fingerpost.call.parse import read_arguments
+    from fingerpost.llm.tool_calls import read_arguments
     from fingerpost.surfaces.cli.pairs import read_pairs
 
     given = read_arguments(whole)
@@ -102,6 +102,7 @@ async def _run(router: Router, wish: ToolCall, context: CallContext, *, yes: boo
 async def _with_progress(router: Router, wish: ToolCall, context: CallContext, *, quiet: bool) -> Outcome:
     """Show on stderr what the tool is doing while a person waits."""
     import anyio
+    from rich.text import Text
 
     from fingerpost.events import CallProgressed
     from fingerpost.surfaces.cli.screen import errors_to, plain
@@ -116,7 +117,7 @@ async def _with_progress(router: Router, wish: ToolCall, context: CallContext, *
             async def show() -> None:
                 async for event in changes:
                     if isinstance(event, CallProgressed) and event.call_id == context.call_id:
-                        status.update(plain(event.summary()))
+                        status.update(Text(plain(event.summary())))
 
             group.start_soon(show)
             outcomes.append(await router.calls.call(wish, context))

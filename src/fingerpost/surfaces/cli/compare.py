@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,55 +15,85 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("request", nargs=-1, required=True)
+@click.argument("request", nargs=-1)
+@click.option(
+    "--requests",
+    "requests_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help='Many at once: one request per line, as text or as {"query"}; shows the mean.',
+)
 @house_options
 @wait_option
-def compare(request: tuple[str, ...], **options: Any) -> int:
+def compare(request: tuple[str, ...], requests_file: Path | None, **options: Any) -> int:
     """Show what routing saves for REQUEST: tools, tokens of definitions, and time.
 
-    With a model configured (models.lite) it is also asked once each way, with all
-    definitions and with those that are offered. No tool is called. Exit code 1 when
-    there are no tools.
+    With a model configured (models.lite, else models.prime) it is also asked once
+    each way, with all definitions and with those that are offered. No tool is called.
+    Exit code 1 when there are no tools.
 
     \b
     Examples:
       fingerpost compare "put the dentist into my calendar for Tuesday" --servers mcp.json
       fingerpost compare --json "which of my pull requests wait for a review"
+      fingerpost compare --requests requests.txt
     """
-    from fingerpost.surfaces.cli.comparison import measure, uncached
+    from fingerpost.surfaces.cli.comparison import mean, measure_all, uncached
     from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run
 
-    text = " ".join(request)
+    texts = _requests(request, requests_file)
     loaded = read_settings(Asked(options["config"], options["servers"], options["as_json"]))
 
-    async def work() -> Comparison:
+    async def work() -> list[Comparison]:
         async with open_router(uncached(loaded)) as router:
             await connect(router, wait=options["wait"])
-            return await measure(router, text)
+            return await measure_all(router, texts)
 
     made = run(work)
+    whole = made[0] if requests_file is None else mean(made)
     if options["as_json"]:
-        _print_json(text, made)
+        _print_json(texts, made, None if requests_file is None else whole)
     else:
-        _show(made)
-    return 0 if made.without.tools else 1
+        _show(whole, None if requests_file is None else len(made))
+    return 0 if whole.without.tools else 1
 
 
-def _print_json(text: str, made: Comparison) -> None:
-    from fingerpost.records.codec import to_plain
+def _requests(request: tuple[str, ...], file: Path | None) -> Sequence[str]:
+    """Given behind the command, or in a file, but not both."""
+    from fingerpost.surfaces.cli.eval_shadow import read_requests
+
+    if (file is None) == (not request):
+        message = "give one request, or a file of them with --requests FILE"
+        raise click.UsageError(message)
+    texts = [" ".join(request)] if file is None else read_requests(file)
+    if not texts:
+        message = f"{file} holds no request"
+        raise click.UsageError(message)
+    return texts
+
+
+def _print_json(texts: Sequence[str], made: Sequence[Comparison], whole: Comparison | None) -> None:
     from fingerpost.redaction import scrub
     from fingerpost.surfaces.cli.screen import print_json
 
-    fewer = {"tools": made.fewer_tools, "tokens": made.fewer_tokens, "model_time": made.less_time}
-    print_json({"request": scrub(text), **to_plain(made), "saved": fewer})
+    each = [{"request": scrub(text), **_plain(one)} for text, one in zip(texts, made, strict=True)]
+    print_json(each[0] if whole is None else {"requests": each, "mean": _plain(whole)})
 
 
-def _show(made: Comparison) -> None:
+def _plain(made: Comparison) -> dict[str, Any]:
+    from fingerpost.records.codec import to_plain
+
+    saved = {"tools": made.fewer_tools, "tokens": made.fewer_tokens, "model_time": made.less_time}
+    return {**to_plain(made), "saved": saved}
+
+
+def _show(made: Comparison, requests: int | None) -> None:
     from fingerpost.surfaces.cli.screen import output, plain, table
 
     asked = any(way.model is not None for way in made.ways)
     columns = ("", "servers", "tools", "tokens of definitions")
-    shown = table(None, *columns, *(("model ms", "model tokens") if asked else ()))
+    title = None if requests is None else f"{requests:,} requests, on average"
+    shown = table(title, *columns, *(("model ms", "model tokens") if asked else ()))
     for column in shown.columns[1:]:
         column.justify = "right"
     for way in made.ways:
@@ -73,7 +105,11 @@ def _show(made: Comparison) -> None:
 
 
 def _cells(way: Way) -> tuple[str, ...]:
-    return f"{way.servers:,}", f"{way.tools:,}", f"{way.tokens:,}"
+    return tuple(_figure(value) for value in (way.servers, way.tools, way.tokens))
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value == round(value) else f"{value:,.1f}"
 
 
 def _model_cells(way: Way) -> tuple[str, str]:
@@ -81,7 +117,7 @@ def _model_cells(way: Way) -> tuple[str, str]:
         return "", ""
     if way.model.error is not None:
         return "failed", "see below"
-    tokens = "not told" if way.model.tokens is None else f"{way.model.tokens:,}"
+    tokens = "not told" if way.model.tokens is None else _figure(way.model.tokens)
     return f"{way.model.milliseconds:,.0f}", tokens
 
 

@@ -1,4 +1,4 @@
-"""One request with and without routing, measured."""
+"""Requests with and without routing, measured one by one and on average."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Final
 
 from fingerpost.call.digest.tokens import count_tokens
 from fingerpost.call.hiding import hidden_tools
+from fingerpost.catalog.definition import definition_for_model
 from fingerpost.errors import ModelError
-from fingerpost.llm import ChatModel, ModelRequest, OpenAIChat
-from fingerpost.narrow.preselection.costs import DefinitionCosts, definition_for_model
+from fingerpost.llm import ModelPool, ModelRequest, Role
+from fingerpost.narrow.preselection.costs import DefinitionCosts
 from fingerpost.records import Message, Narrowing, ToolCard, new_id
 from fingerpost.router import Router
-from fingerpost.settings import Loaded, Settings
+from fingerpost.settings import Loaded, ModelsSettings
 
 VECTOR_SECONDS: Final = 20.0  # a first run makes the vectors of all tools; after so long words alone must do
 ANSWER_TOKENS: Final = 300
@@ -24,18 +25,18 @@ class Asked:
     """One completion: how long it took and what it cost, or why there is none."""
 
     milliseconds: float = 0.0
-    tokens: int | None = None  # None: the server does not say
+    tokens: float | None = None  # None: the server does not say
     error: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """What a model would be given, one way or the other."""
+    """What a model would be given, one way or the other. On average there are parts of tools."""
 
     name: str
-    servers: int
-    tools: int
-    tokens: int
+    servers: float
+    tools: float
+    tokens: float
     model: Asked | None = None
 
 
@@ -81,9 +82,23 @@ def uncached(loaded: Loaded) -> Loaded:
     return replace(loaded, settings=loaded.settings.model_copy(update={"flags": flags}))
 
 
-async def measure(router: Router, text: str) -> Comparison:
-    """Narrow twice, the second time to see what it costs once everything is loaded; ask the model, if any."""
+def pool_for(models: ModelsSettings) -> ModelPool:
+    """The one model that is asked both ways: the lite one, else the prime one."""
+    return ModelPool.of(ModelsSettings(lite=models.lite or models.prime))
+
+
+async def measure_all(router: Router, texts: Sequence[str]) -> list[Comparison]:
+    """Every request, one after another, so that none slows the next."""
     await router.settle(VECTOR_SECONDS)
+    pool = pool_for(router.settings.models)
+    try:
+        return [await measure(router, text, pool) for text in texts]
+    finally:
+        await pool.aclose()
+
+
+async def measure(router: Router, text: str, pool: ModelPool) -> Comparison:
+    """Narrow twice, the second time to see what it costs once everything is loaded; ask the model, if any."""
     conversation = new_id("cmp")
     first = await router.narrow(text, conversation=conversation)
     by_model = first.servers is not None and first.servers.by == "model"
@@ -98,20 +113,19 @@ async def measure(router: Router, text: str) -> Comparison:
         [card for card in cards if card.key not in hidden],
         second,
         choosing_ms=choosing_ms,
-        settings=router.settings,
+        pool=pool,
     )
 
 
 async def _compared(
-    text: str, cards: Sequence[ToolCard], found: Narrowing, *, choosing_ms: float, settings: Settings
+    text: str, cards: Sequence[ToolCard], found: Narrowing, *, choosing_ms: float, pool: ModelPool
 ) -> Comparison:
     offered = {candidate.tool for candidate in found.shortlist.offered}
     kept = None if found.servers is None or found.servers.by == "off" else set(found.servers.servers)
     routed = [card for card in cards if card.key in offered]
     asked: list[Asked | None] = [None, None]
-    if settings.models.lite is not None:
-        async with OpenAIChat(settings.models.lite) as model:
-            asked = [await _ask(model, text, cards), await _ask(model, text, routed)]
+    if pool.ready:
+        asked = [await _ask(pool, text, cards), await _ask(pool, text, routed)]
     among = None if kept is None else [card for card in cards if card.server in kept]
     return Comparison(
         without=_way("without routing", cards, asked[0]),
@@ -133,7 +147,7 @@ def _way(name: str, cards: Sequence[ToolCard], model: Asked | None = None) -> Wa
     )
 
 
-async def _ask(model: ChatModel, text: str, cards: Sequence[ToolCard]) -> Asked:
+async def _ask(pool: ModelPool, text: str, cards: Sequence[ToolCard]) -> Asked:
     request = ModelRequest(
         messages=(Message(role="user", text=text),),
         temperature=0.0,
@@ -141,7 +155,46 @@ async def _ask(model: ChatModel, text: str, cards: Sequence[ToolCard]) -> Asked:
         tools=tuple(definition_for_model(card) for card in cards),
     )
     try:
-        reply = await model.complete(request)
+        reply = await pool.ask(Role.LITE, request)
     except ModelError as error:  # too many tools for a model is a result, too
         return Asked(error=str(error))
     return Asked(milliseconds=round(reply.milliseconds, 1), tokens=reply.usage.total if reply.usage else None)
+
+
+def mean(made: Sequence[Comparison]) -> Comparison:
+    """All of them on average; a model's figures over those requests it answered both ways."""
+    answered = [one for one in made if one.less_time is not None] or made
+    chosen = [one.chosen for one in made if one.chosen is not None]
+    return Comparison(
+        without=_mean_way([one.without for one in made], [one.without.model for one in answered]),
+        chosen=_mean_way(chosen, []) if chosen else None,
+        routed=_mean_way([one.routed for one in made], [one.routed.model for one in answered]),
+        offered=(),
+        added_ms=_mean([one.added_ms for one in made]),
+        choosing_ms=_mean([one.choosing_ms for one in made]),
+    )
+
+
+def _mean_way(ways: Sequence[Way], asked: Sequence[Asked | None]) -> Way:
+    return Way(
+        name=ways[0].name,
+        servers=_mean([way.servers for way in ways]),
+        tools=_mean([way.tools for way in ways]),
+        tokens=_mean([way.tokens for way in ways]),
+        model=_mean_asked([one for one in asked if one is not None]),
+    )
+
+
+def _mean_asked(asked: Sequence[Asked]) -> Asked | None:
+    if not asked:
+        return None
+    if (failed := next((one for one in asked if one.error is not None), None)) is not None:
+        return failed
+    tokens = [one.tokens for one in asked if one.tokens is not None]
+    return Asked(
+        milliseconds=_mean([one.milliseconds for one in asked]), tokens=_mean(tokens) if tokens else None
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return round(sum(values) / len(values), 1)

@@ -10,7 +10,7 @@ import click
 from fingerpost.surfaces.cli.options import house_options, wait_option
 
 if TYPE_CHECKING:
-    from fingerpost.settings import Loaded
+    from fingerpost.settings import Loaded, Settings
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 OUT = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
@@ -63,6 +63,19 @@ def eval_() -> None:
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N queries.")
 @click.option("--lexical", is_flag=True, help="By words alone, without the encoder.")
+@click.option(
+    "--select/--no-select",
+    default=None,
+    help="Have the configured model select a tool for each query [default: when there is one].",
+)
+@click.option(
+    "--at-once",
+    type=click.IntRange(1, 64),
+    default=4,
+    show_default=True,
+    metavar="N",
+    help="Questions to the model at a time.",
+)
 @click.option("--config", type=FILE, metavar="FILE", help="The settings file, as for every command.")
 def predict(
     tools_file: Path,
@@ -72,12 +85,16 @@ def predict(
     scope: Literal["catalog", "candidates"],
     limit: int | None,
     lexical: bool,
+    select: bool | None,
+    at_once: int,
     config: Path | None,
 ) -> int:
     """Route every query of a set and write one JSON line for each, as soon as it is known.
 
     A line is {"id", "need": {"verdict", "score"}, "fit", "ranking": [{"tool", "score"}, ...], "ms"}.
-    Stopping it (Ctrl-C) loses nothing that was written.
+    With a model configured (models.lite or models.prime) it is asked which of the offered tools it
+    takes, and the line has "selection": {"tool", "arguments", "confidence"}. Stopping it (Ctrl-C)
+    loses nothing that was written.
 
     \b
     Examples:
@@ -94,12 +111,22 @@ def predict(
     tools = read_tools(tools_file)
     given = read_settings(Asked(config, None, as_json=False)).settings
     settings = settings_for(given, queries, top=top, scope=scope, lexical=lexical)
+    asked = at_once if _selects(settings, select) else 0
     shelf = shelve(tools, settings)
     note_left_out(shelf, len(tools))
     if scope == "candidates":
         note_unknown(unknown_candidates(shelf, queries))
-    write_predictions(shelf, queries, settings, out, top=top, scope=scope)
+    write_predictions(shelf, queries, settings, out, top=top, scope=scope, at_once=asked)
     return 0
+
+
+def _selects(settings: Settings, wanted: bool | None) -> bool:
+    """Whether a model selects, too: when there is one, unless told otherwise."""
+    configured = settings.models.lite is not None or settings.models.prime is not None
+    if wanted and not configured:
+        message = "no model is configured that could select; set models.lite or models.prime"
+        raise click.UsageError(message)
+    return configured if wanted is None else wanted
 
 
 @eval_.command()

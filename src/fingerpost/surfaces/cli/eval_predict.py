@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from fingerpost.errors import ConfigError
-from fingerpost.evals.predict import Scope, predictions
+from fingerpost.evals.predict import Routing, Scope, routings
 from fingerpost.evals.ready import ready_narrower, share_ready
-from fingerpost.evals.records import QueryRecord
+from fingerpost.evals.records import Prediction, QueryRecord
 from fingerpost.evals.shelf import Shelf
 from fingerpost.settings import Settings
 from fingerpost.surfaces.cli.screen import count, errors_to, plain
@@ -22,16 +22,30 @@ from fingerpost.surfaces.cli.screen import count, errors_to, plain
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from fingerpost.evals.selecting import Tally
+
 STDOUT = Path("-")
 SHOWN = 3
 
+Selecting = Callable[[Iterable[Routing]], Iterator[Prediction]]
+
 
 def write_predictions(
-    shelf: Shelf, queries: Sequence[QueryRecord], settings: Settings, out: Path, *, top: int, scope: Scope
+    shelf: Shelf,
+    queries: Sequence[QueryRecord],
+    settings: Settings,
+    out: Path,
+    *,
+    top: int,
+    scope: Scope,
+    at_once: int = 0,
 ) -> None:
-    """Route every query; each line is on disk before the next query begins."""
+    """Route every query; each line is on disk as soon as it is known.
+
+    With `at_once` a model also selects, that many questions at a time.
+    """
     written = 0
-    with _opened(out) as file, _progress() as bar:
+    with _opened(out) as file, _progress() as bar, _selecting(shelf, settings, at_once) as select:
         indexing = bar.add_task("indexing", total=1.0)
         with ready_narrower(
             shelf.snapshot, settings, progress=lambda done: bar.update(indexing, completed=done)
@@ -40,7 +54,7 @@ def write_predictions(
             _note_missing(share_ready(narrower, settings))
             task = bar.add_task("routing", total=len(queries))
             try:
-                for prediction in predictions(shelf, queries, narrower.narrow, top=top, scope=scope):
+                for prediction in select(routings(shelf, queries, narrower.narrow, top=top, scope=scope)):
                     file.write(json.dumps(prediction.as_json()) + "\n")
                     file.flush()
                     written += 1
@@ -48,6 +62,35 @@ def write_predictions(
             except KeyboardInterrupt:
                 _note(f"stopped: {written:,} of {len(queries):,} predictions are written")
                 raise
+
+
+@contextlib.contextmanager
+def _selecting(shelf: Shelf, settings: Settings, at_once: int) -> Generator[Selecting]:
+    """What makes lines of routed queries: as they are, or each with what a model selects."""
+    if not at_once:
+        yield lambda routed: (one.prediction for one in routed)
+        return
+    from anyio.from_thread import start_blocking_portal
+
+    from fingerpost.evals.selecting import Selector, with_selections
+    from fingerpost.llm import ModelPool, Role
+
+    pool = ModelPool.of(settings.models)
+    selector = Selector(pool, shelf, settings)
+    _note(f"{plain(pool.name(Role.LITE))} selects for each query; --no-select leaves that out")
+    with start_blocking_portal() as portal:
+        try:
+            yield lambda routed: with_selections(routed, selector, portal, at_once=at_once)
+        finally:
+            portal.call(pool.aclose)
+            _note_tally(selector.tally)
+
+
+def _note_tally(tally: Tally) -> None:
+    tokens = f", {tally.tokens:,} tokens" if tally.tokens else ""
+    _note(f"{count(tally.calls, 'question')} to the model{tokens}")
+    if tally.failures:
+        _note(f"{tally.failures:,} of them failed; the first: {plain(tally.first_failure)}")
 
 
 def note_left_out(shelf: Shelf, offered: int) -> None:

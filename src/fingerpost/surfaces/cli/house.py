@@ -89,12 +89,14 @@ async def connect(router: Router, *names: str, wait: float | None = None) -> Non
     if not screen.is_terminal:
         await router.connect(*names, timeout=wait)
         return
+    from rich.text import Text  # names of servers must not be read as markup
+
     with screen.status("connecting") as status:
         async with anyio.create_task_group() as group:
 
             async def show() -> None:
                 while True:
-                    status.update(_waiting_for(router))
+                    status.update(Text(_waiting_for(router)))
                     await anyio.sleep(0.1)
 
             group.start_soon(show)

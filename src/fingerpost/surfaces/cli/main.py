@@ -24,7 +24,7 @@ class Entry(NamedTuple):
 
 
 LOOK: Final = "See what there is"
-ACT: Final = "Use a tool"
+ACT: Final = "Ask and call"
 SET_UP: Final = "Set up"
 TRUST: Final = "Trust"
 
@@ -35,6 +35,8 @@ COMMANDS: Final = {
     "route": Entry("route:route", LOOK, "Show which tools a request would be offered, and why"),
     "why": Entry("why:why", LOOK, "Say why one tool is or is not offered for a request"),
     "compare": Entry("compare:compare", LOOK, "Show what routing saves for a request: tools, tokens, time"),
+    "ask": Entry("ask:ask", ACT, "Answer a request, with a tool where it needs one"),
+    "chat": Entry("chat:chat", ACT, "Talk with your tools: answers, approvals, and why"),
     "call": Entry("call:call", ACT, "Call a tool, with repair, policy, approval and progress"),
     "trace": Entry("trace:trace", ACT, "Draw the journey of one call"),
     "result": Entry("result:result", ACT, "Fetch the rest of a long result"),
@@ -52,6 +54,7 @@ COMMANDS: Final = {
 EXAMPLES: Final = """\
 Examples:
   fingerpost servers --servers mcp.json       every server in the file, live
+  fingerpost ask "what time is it in Oslo?"   an answer, with a tool where it needs one
   fingerpost tools weather                    the tools that mention weather
   fingerpost doctor                           what to fix first
 """

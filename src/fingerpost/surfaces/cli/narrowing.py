@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fingerpost.records import Narrowing
+    from fingerpost.records import Message, Narrowing
     from fingerpost.router import Router
 
 VECTOR_SECONDS = 20.0  # a first run makes the vectors of all tools; after so long words alone must do
@@ -18,8 +18,15 @@ async def narrow(
     server: str | None = None,
     max_tools: int | None = None,
     about: str | None = None,
+    history: tuple[Message, ...] = (),
 ) -> Narrowing:
     """What narrowing concludes about `text` over the tools that are there now."""
+    await settle(router)
+    return await router.narrow(text, server=server, max_tools=max_tools, about=about, history=history)
+
+
+async def settle(router: Router) -> None:
+    """Wait a little until the tools can be compared by meaning, and say so to a person who waits."""
     from fingerpost.surfaces.cli.screen import errors_to
 
     screen = errors_to()
@@ -28,4 +35,3 @@ async def narrow(
             await router.settle(VECTOR_SECONDS)
     else:
         await router.settle(VECTOR_SECONDS)
-    return await router.narrow(text, server=server, max_tools=max_tools, about=about)

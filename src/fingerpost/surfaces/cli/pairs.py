@@ -24,7 +24,7 @@ def read_pairs(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def _parsed(pair: str, value: str) -> Any:
-    from fingerpost.call.parse import read_arguments
+    from fingerpost.llm.tool_calls import read_arguments
 
     parsed = read_arguments(f'{{"value": {value}}}')
     if isinstance(parsed, str):

@@ -59,7 +59,7 @@ def route(request: tuple[str, ...], **options: Any) -> int:
             if options["as_json"]:
                 _print_json(text, narrowing)
             else:
-                _show(narrowing, explain=options["explain"])
+                show_narrowing(narrowing, explain=options["explain"])
             return 0 if narrowing.shortlist.offered else 1
 
     return run(work)
@@ -74,7 +74,8 @@ def _print_json(text: str, narrowing: Narrowing) -> None:
     print_json(scrub_json({"request": text, "offered": offered, "narrowing": to_plain(narrowing)}))
 
 
-def _show(narrowing: Narrowing, *, explain: bool) -> None:
+def show_narrowing(narrowing: Narrowing, *, explain: bool, trace: bool = True) -> None:
+    """The need, the tools offered with what their scores are made of, and with `explain` the losers."""
     from fingerpost.surfaces.cli.screen import output
 
     screen = output()
@@ -83,7 +84,7 @@ def _show(narrowing: Narrowing, *, explain: bool) -> None:
     _show_offered(narrowing, explain=explain)
     if explain:
         _show_rest(narrowing)
-    if narrowing.packet_id is not None:
+    if trace and narrowing.packet_id is not None:
         screen.print(f"trace {narrowing.packet_id}", style="dim", highlight=False)
 
 

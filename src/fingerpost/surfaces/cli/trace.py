@@ -32,7 +32,7 @@ def trace(identity: str, config: Path | None, servers: Path | None, as_json: boo
     """
 
     async def work(store: Store, _: Settings) -> int:
-        events = await _events(store, identity)
+        events = await events_of(store, identity)
         if not events:
             click.echo(f"Nothing is recorded under {identity}.", err=True)
             return 1
@@ -88,7 +88,7 @@ def breakers(config: Path | None, servers: Path | None, as_json: bool) -> int:
     return with_store(config, servers, work)
 
 
-async def _events(store: Store, identity: str) -> list[Event]:
+async def events_of(store: Store, identity: str) -> list[Event]:
     """All events under this id; a call inside a packet is found by its own id, too."""
     found = [event async for event in _read(store, packet_id=identity)]
     if found:

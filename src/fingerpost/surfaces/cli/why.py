@@ -10,7 +10,7 @@ import click
 from fingerpost.surfaces.cli.options import house_options, wait_option
 
 if TYPE_CHECKING:
-    from fingerpost.records import Candidate, HiddenTool, Narrowing, ServerChoice
+    from fingerpost.records import Candidate, HiddenTool, Message, Narrowing, ServerChoice
     from fingerpost.router import Router
 
 
@@ -39,7 +39,7 @@ def why(tool: str, request: tuple[str, ...], **options: Any) -> int:
     async def work() -> int:
         async with open_router(loaded) as router:
             await connect(router, wait=options["wait"])
-            offered, sentences = await _answer(router, tool, text)
+            offered, sentences = await explain_tool(router, tool, text)
             if options["as_json"]:
                 print_json({"tool": tool, "offered": offered, "because": [plain(line) for line in sentences]})
             else:
@@ -49,14 +49,16 @@ def why(tool: str, request: tuple[str, ...], **options: Any) -> int:
     return run(work)
 
 
-async def _answer(router: Router, tool: str, text: str) -> tuple[bool, list[str]]:
+async def explain_tool(
+    router: Router, tool: str, text: str, history: tuple[Message, ...] = ()
+) -> tuple[bool, list[str]]:
     """Whether it is offered, and the sentences that say why."""
     from fingerpost.surfaces.cli.narrowing import narrow
 
     card = router.tools.find(tool)
     if card is None:
         return False, list(_missing(router, tool))
-    narrowing = await narrow(router, text, about=card.key)
+    narrowing = await narrow(router, text, about=card.key, history=history)
     hidden = next((entry for entry in narrowing.shortlist.hidden if entry.tool == card.key), None)
     if hidden is not None:
         return False, [_hidden(hidden)]

@@ -1,0 +1,21 @@
+"""What a rule is called where a reason is told: by its place, and by where it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fingerpost.settings import ProgramRule, RuleSettings
+
+
+def rule_names(rules: Sequence[RuleSettings], source: str) -> tuple[str, ...]:
+    """One name for each rule, in order. Rules of the program and of the file are counted apart."""
+    names: list[str] = []
+    given = written = 0
+    for rule in rules:
+        if isinstance(rule, ProgramRule):
+            given += 1
+            names.append(f"rule {given} of the program's policy")
+        else:
+            written += 1
+            names.append(f"rule {written} in {source}")
+    return tuple(names)

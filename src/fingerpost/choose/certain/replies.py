@@ -1,0 +1,140 @@
+"""What a person reads where no model writes: the tool's own reply, a greeting, a sum, or what is missing.
+
+Every such text says plainly that no model wrote it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from fingerpost.choose.certain.arithmetic import reckon
+from fingerpost.choose.certain.asking import plain
+from fingerpost.records import Entity, Narrowing, Step
+
+LONGEST_ANSWER: Final = 20_000
+MOST_NAMED: Final = 6
+
+# As the call path writes it: the mark cannot occur in the text between.
+_FENCE = re.compile(
+    r'^<data-([0-9a-f]{8,64}) from="[^"\n]{0,400}">\n[^\n]{0,300}\n(.*)\n</data-\1>$', re.DOTALL
+)
+_FEW_WORDS: Final = r"(?:\W{1,5}\w{1,20}){0,3}\W{0,5}$"  # a longer text only begins like a greeting
+_GREETING = re.compile(
+    r"^\W{0,5}(?:hi|hello|hey|hiya|howdy|greetings|good (?:morning|afternoon|evening|day)|shalom"
+    r"|שלום|היי|הי|אהלן|בוקר טוב|ערב טוב|צהריים טובים|מה נשמע|מה שלומך|how are you)\b" + _FEW_WORDS,
+    re.IGNORECASE,
+)
+_THANKS = re.compile(
+    r"^\W{0,5}(?:thanks?|thank you|thx|cheers|great, thanks|תודה)\b" + _FEW_WORDS, re.IGNORECASE
+)
+_BYE = re.compile(
+    r"^\W{0,5}(?:bye|goodbye|see you|good night|ביי|להתראות|לילה טוב)\b" + _FEW_WORDS, re.IGNORECASE
+)
+_SHORT: Final = 80
+
+_SAYS: Final = {
+    "en": {
+        "from": "From {tool}:",
+        "empty": "{tool} answered with nothing.",
+        "failed": "{tool} could not do it. Check what you named, or ask in another way.",
+        "none": "No language model is configured",
+        "silent": "The language model did not answer",
+        "own": "this is the tool's own reply.",
+        "owns": "these are the tools' own replies.",
+        "unused": "Not taken into account: {things}.",
+        "hello": "Hello! I can use tools for you, even though no language model is configured.",
+        "welcome": "You're welcome.",
+        "bye": "Goodbye.",
+        "sum": "{result} (worked out exactly, without a language model)",
+        "needs_model": "This needs no tool, but a language model to answer it, and none is configured. "
+        "Set one up under models.prime in the settings (base_url, model, and the key in the environment).",
+        "can": "Without a model I can use: {tools}.",
+        "no_tools": "No tools are connected yet: add a server to the settings.",
+        "cut": "(cut here)",
+    },
+    "he": {
+        "from": "מתוך {tool}:",
+        "empty": "{tool} לא החזיר דבר.",
+        "failed": "{tool} לא הצליח. אפשר לבדוק את מה שצוין בבקשה, או לנסח אותה אחרת.",
+        "none": "לא מוגדר מודל שפה",
+        "silent": "מודל השפה לא ענה",
+        "own": "זו התשובה של הכלי עצמו.",
+        "owns": "אלה התשובות של הכלים עצמם.",
+        "unused": "לא הובא בחשבון: {things}.",
+        "hello": "שלום! אפשר להפעיל כלים דרכי גם בלי מודל שפה מוגדר.",
+        "welcome": "בשמחה.",
+        "bye": "להתראות.",
+        "sum": "{result} (חושב במדויק, בלי מודל שפה)",
+        "needs_model": "לבקשה הזאת לא דרוש כלי אלא מודל שפה, ולא מוגדר כזה. "
+        "אפשר להגדיר אותו בהגדרות תחת models.prime (base_url, model, והמפתח במשתני הסביבה).",
+        "can": "בלי מודל אפשר להשתמש ב: {tools}.",
+        "no_tools": "עדיין לא מחובר שום כלי: יש להוסיף שרת להגדרות.",
+        "cut": "(נחתך כאן)",
+    },
+}
+
+
+def keyless_answer(
+    steps: Sequence[Step],
+    language: str = "en",
+    *,
+    unused: Sequence[Entity] = (),
+    configured: bool = False,
+) -> str:
+    """The tools' replies as the answer, each under the tool's name; `unused` is what no argument took up.
+
+    `configured`: there is a model, and it did not answer.
+    """
+    says = _says(language)
+    parts = [_shown(step, says) for step in steps]
+    if unused:
+        things = ", ".join(dict.fromkeys(plain(entity.text) for entity in unused[:MOST_NAMED]))
+        parts.append(says["unused"].format(things=things))
+    own = says["own" if len(steps) == 1 else "owns"]
+    parts.append(f"{says['silent' if configured else 'none']}; {own}")
+    return "\n\n".join(parts)
+
+
+def keyless_direct(
+    narrowing: Narrowing, text: str, language: str | None = None, *, abilities: Sequence[str] = ()
+) -> str:
+    """What can be said to a request that needs no tool; `abilities` names what there is here."""
+    says = _says(language or narrowing.signals.language)
+    said = text.strip()
+    if len(said) <= _SHORT:
+        for pattern, reply in ((_GREETING, "hello"), (_THANKS, "welcome"), (_BYE, "bye")):
+            if pattern.match(said):
+                return "\n".join([says[reply], *([_abilities(abilities, says)] if reply == "hello" else [])])
+    if (result := reckon(said)) is not None:
+        return says["sum"].format(result=result)
+    return "\n".join([says["needs_model"], _abilities(abilities, says)])
+
+
+def unfenced(text: str) -> str:
+    """A tool's reply without the lines that tell a model it is data."""
+    found = _FENCE.match(text.strip())
+    return found[2] if found is not None else text
+
+
+def _says(language: str) -> dict[str, str]:
+    return _SAYS["he" if language == "he" else "en"]
+
+
+def _shown(step: Step, says: dict[str, str]) -> str:
+    tool = plain(step.tool)
+    if not step.success:
+        return says["failed"].format(tool=tool)
+    reply = unfenced(step.text).strip()
+    if not reply:
+        return says["empty"].format(tool=tool)
+    if len(reply) > LONGEST_ANSWER:
+        reply = f"{reply[:LONGEST_ANSWER].rstrip()}\n{says['cut']}"
+    return f"{says['from'].format(tool=tool)}\n{reply}"
+
+
+def _abilities(abilities: Sequence[str], says: dict[str, str]) -> str:
+    if not abilities:
+        return says["no_tools"]
+    return says["can"].format(tools=", ".join(plain(one) for one in abilities[:MOST_NAMED]))

@@ -1,0 +1,1 @@
+"""Written knowledge that needs no model: places and their time zones, languages, currencies, words."""

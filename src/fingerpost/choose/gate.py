@@ -1,0 +1,72 @@
+"""Go, ask a person, or leave it: what a confidence leads to, in words a person understands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fingerpost.records import GateVerdict, Review
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What the gate looks at."""
+
+    raw: float  # never above the opinion that leads
+    score: float  # what the calibration makes of it
+    claim: float
+    review: Review | None  # None: there was to be none
+
+    @property
+    def opinion(self) -> float:
+        """The one that leads: the review's, or the model's own where there is no review."""
+        return self.claim if self.review is None else self.review.confidence
+
+    @property
+    def approved(self) -> bool:
+        return self.review is None or self.review.approved
+
+    @property
+    def effective(self) -> float:
+        """Past outcomes may make us more careful than the models are, never less."""
+        return min(self.raw, self.score)
+
+
+def decide(evidence: Evidence, *, threshold: float, decline_below: float) -> tuple[GateVerdict, str]:
+    """The verdict and why. Without approval, or with a review below the threshold, it is never GO."""
+    if evidence.review is not None and evidence.review.failed:
+        return GateVerdict.ASK, "the review failed, so a person decides"
+    lead = _lead(evidence)
+    if not evidence.effective >= decline_below:
+        left = "" if evidence.effective == evidence.opinion else f", which leaves {evidence.effective:.2f}"
+        return GateVerdict.DECLINE, f"{lead}{left}; below {decline_below:.2f} it is not even asked about"
+    doubt = _doubt(evidence, threshold)
+    if doubt:
+        return GateVerdict.ASK, lead + doubt
+    return GateVerdict.GO, f"{lead}; {threshold:.2f} is enough"
+
+
+def _doubt(evidence: Evidence, threshold: float) -> str:
+    """Why a person has to look; empty when nobody has to. The first reason is the weightiest."""
+    # Written as "not at least", so that what is no number is never enough.
+    if not evidence.approved:
+        return "; what is not approved needs a person"
+    if not evidence.opinion >= threshold:
+        return f"; below {threshold:.2f} a person decides"
+    if not evidence.raw >= threshold:
+        return f", but {_against(evidence)} lowers that to {evidence.raw:.2f}"
+    if not evidence.score >= threshold:
+        return f", but such selections were right only {evidence.score:.0%} of the time"
+    return ""
+
+
+def _lead(evidence: Evidence) -> str:
+    if evidence.review is None:
+        return f"the model claims {evidence.claim:.2f}, and there is no review"
+    said = "approves" if evidence.approved else "does not approve"
+    return f"the review {said}, at {evidence.opinion:.2f}"
+
+
+def _against(evidence: Evidence) -> str:
+    if evidence.review is not None and evidence.claim < 0.5:
+        return f"the selecting model's own claim of {evidence.claim:.2f}"
+    return "how poorly the search found the tool"

@@ -1,0 +1,12 @@
+"""Invented tool syntax never reaches a person, and never runs as it stands.
+
+Models write tool calls into their answers: markers of their own training, JSON in a code
+block, a script of thoughts and actions. `Guard` takes them out, whole or while they are
+streamed, and gives back those that mean a real tool, so that they can be made properly.
+Thinking aloud (`<think>`) is no answer either: it is hidden and counted as "thought".
+"""
+
+from fingerpost.choose.guard.finds import Cleaned, Invented
+from fingerpost.choose.guard.stream import Guard, StreamGuard
+
+__all__ = ["Cleaned", "Guard", "Invented", "StreamGuard"]

@@ -1,0 +1,28 @@
+"""What the guard found in a model's text, and what is left of the text without it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from fingerpost.records import JsonObject
+
+LONGEST_RAW: Final = 2_000  # characters of a find that are kept for a person to look at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invented:
+    """Tool syntax that stood in a text. With name and arguments it can be made a proper call."""
+
+    syntax: str  # the family: "hermes", "llama", "react", …; "thought" for thinking aloud
+    raw: str  # at most LONGEST_RAW characters of it
+    name: str | None = None  # the key of the real tool it names
+    arguments: JsonObject | None = None  # as far as they could be read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleaned:
+    """A text that may be shown, and what was taken out of it."""
+
+    text: str
+    stopped: tuple[Invented, ...] = ()

@@ -1,0 +1,156 @@
+"""The insides of hidden blocks: where each kind ends. Nothing hidden is kept here, however long it is."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from fingerpost.choose.guard.brackets import Brackets
+from fingerpost.choose.guard.forms import TOKEN_CLOSER
+from fingerpost.choose.guard.verdicts import Mode
+
+_LONGEST_CLOSER: Final = 200
+_LONGEST_HEAD: Final = 240
+_LONGEST_GAP: Final = 200
+# What may stand between a marker and the JSON of its call: a name, other markers, an opened fence.
+_HEAD: Final = re.compile(
+    r"(?:[\s\w.\-/:=\"'`,✿]|<\|(?!\s*(?:/|end\b|call\b))(?![^|<>\n]{0,60}[\s_](?:end"
+    r"|סוף))[^|<>\n]{1,60}\|>|\[(?:ARGS|CALL_ID)\])*",
+    re.IGNORECASE,
+)
+_GAP: Final = re.compile(r"[\s,;]*")
+_ROLE: Final = re.compile(r"\s{0,4}([^\W\d][\w.]{0,60})")
+_OWN_ROLES: Final = frozenset({"assistant", "model", "bot", "chatbot", "ai"})
+TURN_CLOSER: Final = re.compile(
+    r"<\|(?:im_end|eot_id|eom_id|end_of_text|endoftext|end|return|call)\|>"
+    r"|(?=<\|(?:im_start|start_header_id|start_of_role|start|assistant)\|>)",
+    re.IGNORECASE,
+)
+_ANALYSIS_CLOSER: Final = re.compile(r"<\|(?:end|return|call)\|>|(?=<\|(?:start|channel)\|>)", re.IGNORECASE)
+
+
+class Until:
+    """Hidden up to and with the closing marker, or to the end."""
+
+    def __init__(self, closer: re.Pattern[str]) -> None:
+        self._closer = closer
+
+    def step(self, text: str, at: int, *, final: bool) -> tuple[int, bool]:
+        found = self._closer.search(text, at)
+        # A closer that touches the end of what has come may still grow.
+        if found is not None and (final or found.end() < len(text)):
+            return found.end(), True
+        if final:
+            return len(text), True
+        edge = found.start() if found is not None else len(text) - _LONGEST_CLOSER
+        return max(at, edge), False
+
+
+class Body:
+    """A call behind its marker: JSON, ending with the JSON, or anything else up to the closing marker."""
+
+    def __init__(self, closer: re.Pattern[str] | None) -> None:
+        self._until = Until(closer or TOKEN_CLOSER)
+        self._brackets: Brackets | None = None
+        self._phase = self._head
+
+    def step(self, text: str, at: int, *, final: bool) -> tuple[int, bool]:
+        while True:
+            phase = self._phase
+            at, done = phase(text, at, final=final)
+            if done or self._phase == phase:
+                return at, done
+
+    def _head(self, text: str, at: int, *, final: bool) -> tuple[int, bool]:
+        found = _HEAD.match(text, at, at + _LONGEST_HEAD)
+        stop = found.end() if found is not None else at
+        if stop == len(text) and stop < at + _LONGEST_HEAD and not final:
+            return at, False
+        if not final and _half_marker(text, stop):
+            return at, False
+        if text[stop : stop + 1] in ("{", "["):
+            self._phase = self._value
+            return stop, False
+        self._phase = self._rest
+        return at, False
+
+    def _value(self, text: str, at: int, *, final: bool) -> tuple[int, bool]:
+        brackets = self._brackets = self._brackets or Brackets()
+        end = brackets.read(text, at, final=final)
+        if end is None:
+            return brackets.at, final
+        self._brackets = None
+        if brackets.broken:
+            return end, True
+        self._phase = self._gap
+        return end, False
+
+    def _gap(self, text: str, at: int, *, final: bool) -> tuple[int, bool]:
+        """More JSON belongs to the same block, and so does the end of a fence; prose does not."""
+        found = _GAP.match(text, at, at + _LONGEST_GAP)
+        stop = found.end() if found is not None else at
+        seen = text[stop : stop + 3]
+        if len(seen) < 3 and stop < at + _LONGEST_GAP and not final:
+            return at, False
+        if seen.startswith("{") or re.match(r"\[\s*\{", seen):
+            self._phase = self._value
+            return stop, False
+        return (stop + 3 if seen == "```" else at), True
+
+    def _rest(self, text: str, at: int, *, final: bool) -> tuple[int, bool]:
+        return self._until.step(text, at, final=final)
+
+
+def _half_marker(text: str, at: int) -> bool:
+    """Whether a marker has begun here and not all of it has come."""
+    rest = text[at : at + _LONGEST_HEAD]
+    if rest.startswith("<"):
+        return len(rest) < _LONGEST_HEAD and ">" not in rest
+    return rest.startswith("[") and any(word.startswith(rest.upper()) for word in ("[ARGS]", "[CALL_ID]"))
+
+
+class Turn:
+    """A turn of a conversation: somebody else's is hidden, of the assistant's own only the heading."""
+
+    def __init__(self) -> None:
+        self._until: Until | None = None
+
+    def step(self, text: str, at: int, *, final: bool) -> tuple[int, bool]:
+        if self._until is None:
+            role = _ROLE.match(text, at)
+            if role is None:
+                rest = text[at : at + 5]
+                return at, final or len(rest) > 4 or bool(rest.strip())
+            if role.end() == len(text) and not final:
+                return at, False
+            if role[1].casefold() in _OWN_ROLES:
+                return role.end(), True
+            self._until = Until(TURN_CLOSER)
+        return self._until.step(text, at, final=final)
+
+
+_HEADER_END: Final = re.compile(r"<\|message\|>", re.IGNORECASE)
+
+
+class Channel:
+    """A message whose header says whether it is a call, a thought, or for the reader."""
+
+    def __init__(self) -> None:
+        self._mode: Mode | None = None
+
+    def step(self, text: str, at: int, *, final: bool) -> tuple[int, bool]:
+        if self._mode is None:
+            end = _HEADER_END.search(text, at, at + _LONGEST_HEAD)
+            if end is None and len(text) - at < _LONGEST_HEAD and not final:
+                return at, False
+            header = text[at : end.start()] if end is not None else text[at : at + 40]
+            stop = end.end() if end is not None else at
+            if re.search(r"\bto=(?!assistant|user|all)", header):
+                self._mode = Body(None)
+            elif re.match(r"\s*analysis", header, re.IGNORECASE):
+                self._mode = Until(_ANALYSIS_CLOSER)
+            else:
+                word = re.match(r"\s*(?:final|commentary)?", header)
+                return (stop if end is not None else at + (word.end() if word else 0)), True
+            at = stop
+        return self._mode.step(text, at, final=final)

@@ -1,0 +1,94 @@
+"""The real tools, by every name a model may write for them."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from fingerpost.records import ToolCard
+
+LONGEST_NAME: Final = 160
+_IGNORED: Final = re.compile(r"[\W_]+")
+# Name spaces models put before a name, and the counter some put behind it.
+_AROUND: Final = re.compile(
+    r"\A(?:functions?|tools?|default_api|api|mcp|client|multi_tool_use)(?:\.|__|/|:)+|(?::\d+|\.call"
+    r"|\(\s*\))\Z",
+    re.IGNORECASE,
+)
+_NAME_SPACES: Final = ("function", "functions", "tools", "defaultapi", "api", "mcp", "client", "multitooluse")
+_SEPARATOR: Final = re.compile(r"\.|/|::?|__")
+_INNER_CAPITAL: Final = re.compile(r"[a-zא-ת][A-Z0-9]|[_\-./]|\d[A-Za-z]")
+_recent: deque[tuple[tuple[ToolCard, ...], Names]] = deque(maxlen=4)
+
+
+class Names:
+    """Which real tool a written name means."""
+
+    def __init__(self, tools: Iterable[ToolCard]) -> None:
+        self._keys: dict[str, str | None] = {}  # None: several tools are called so
+        for card in tools:
+            for name in {card.key, card.exposed_name, card.name}:
+                plain = _plain(name)
+                if plain:
+                    same = self._keys.setdefault(plain, card.key) == card.key
+                    self._keys[plain] = card.key if same else None
+        self._spelled = sorted(self._keys)
+
+    def knows(self, written: str) -> bool:
+        """Whether a real tool is called so, or nearly so."""
+        return any(plain in self._keys for plain in _readings(written))
+
+    def key(self, written: str) -> str | None:
+        """The key of the one tool that is meant."""
+        for plain in _readings(written):
+            if plain in self._keys:
+                return self._keys[plain]
+        return None
+
+    def foreseen(self, written: str) -> bool:
+        """Whether a real tool is called so, and its name could be told from its first letters on."""
+        return self.knows(written) and self.begins(_SEPARATOR.split(written.strip(), 1)[0])
+
+    def begins(self, written: str) -> bool:
+        """Whether some name begins like this: what is being written may become it."""
+        plain = _plain(written)
+        if _SEPARATOR.search(written) or any(space.startswith(plain) for space in _NAME_SPACES):
+            return True
+        at = bisect_left(self._spelled, plain)
+        return at < len(self._spelled) and self._spelled[at].startswith(plain)
+
+
+def names_of(tools: Iterable[ToolCard]) -> Names:
+    """The names of these tools; those of the last few catalogs are kept, for every answer needs them."""
+    cards = tools if isinstance(tools, tuple) else tuple(tools)
+    for known, names in tuple(_recent):
+        if known is cards:
+            return names
+    names = Names(cards)
+    _recent.append((cards, names))
+    return names
+
+
+def distinctive(name: str) -> bool:
+    """Whether a name is nobody's ordinary word: `get_weather` is not, `search` is."""
+    return len(name) >= 5 and _INNER_CAPITAL.search(name) is not None
+
+
+def _readings(written: str) -> Iterable[str]:
+    """What may be meant, likeliest first: the whole, without name spaces, its last part."""
+    name = written.strip(" \t\n`*\"'")
+    if not name or len(name) > LONGEST_NAME:
+        return
+    yield _plain(name)
+    bare = _AROUND.sub("", _AROUND.sub("", name))
+    yield _plain(bare)
+    parts = [part for part in _SEPARATOR.split(bare) if part]
+    if len(parts) > 1:
+        yield _plain(parts[-1])
+
+
+def _plain(name: str) -> str:
+    return _IGNORED.sub("", name).casefold()

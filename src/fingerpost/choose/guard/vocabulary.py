@@ -1,0 +1,7 @@
+"""Lists of words, written as one text: easier to read than a column of quotes."""
+
+from __future__ import annotations
+
+
+def words(text: str) -> frozenset[str]:
+    return frozenset(text.split())

@@ -1,0 +1,30 @@
+"""In which order tools are offered, so that a prompt begins as the one before it began.
+
+Providers know a prompt again by its beginning, and the tools stand there. A request
+that needs another tool would move all of them; so a conversation keeps the tools it
+has been offered where they are and gets new ones at the end, until there are too many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from fingerpost.records import ToolCard
+
+
+def stable_offer(previous: Sequence[str], now: Iterable[str], limit: int) -> tuple[str, ...]:
+    """The keys to offer: those of the conversation so far in their places, then what is new, by key.
+
+    More than `limit` of them start afresh with `now` alone, all of it however many that are.
+    """
+    wanted = dict.fromkeys(now)
+    new = sorted(wanted.keys() - set(previous))
+    together = tuple(dict.fromkeys((*previous, *new)))
+    return together if len(together) <= limit else tuple(sorted(wanted))
+
+
+def arranged(cards: Iterable[ToolCard], order: Sequence[str] = ()) -> tuple[ToolCard, ...]:
+    """Each card once: those in `order` (keys) as they stand there, the others behind them by key."""
+    places = {key: place for place, key in enumerate(order)}
+    unique = {card.key: card for card in cards}
+    return tuple(sorted(unique.values(), key=lambda card: (places.get(card.key, len(places)), card.key)))

@@ -1,0 +1,18 @@
+"""The system prompt: who the assistant is, which tools there are, what the client can act on."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fingerpost.records import as_valid_text
+
+LONGEST_SECTION: Final = 100_000  # characters
+
+
+def system_prompt(
+    *, persona: str | None = None, instructions: str = "", directives: str | None = None
+) -> str:
+    """The sections that say something, always in this order: persona, tools, directives."""
+    sections = (("PERSONA", persona), ("TOOLS", instructions), ("DIRECTIVES", directives))
+    told = ((name, as_valid_text(text or "")[:LONGEST_SECTION].strip()) for name, text in sections)
+    return "\n\n".join(f"# {name}\n{text}" for name, text in told if text)

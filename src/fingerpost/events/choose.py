@@ -1,0 +1,218 @@
+"""What choosing and answering found out and did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from fingerpost.events.base import Event
+from fingerpost.events.packet import PacketEvent
+from fingerpost.records import (
+    Confidence,
+    DataField,
+    Mode,
+    Packet,
+    PacketState,
+    Question,
+    RouteOutcome,
+    SketchpadEntry,
+    Status,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteBegan(PacketEvent):
+    """Somebody set out to answer the packet, in this way and with these models."""
+
+    mode: Mode
+    lite: str | None = None
+    prime: str | None = None
+    profile: str | None = None
+    working_directory: str | None = None
+
+    def apply(self, packet: Packet) -> Packet:
+        context = replace(
+            packet.context,
+            mode=self.mode.value,
+            profile=self.profile,
+            working_directory=self.working_directory,
+        )
+        return replace(packet, context=context)
+
+    def summary(self) -> str:
+        models = " and ".join(dict.fromkeys(name for name in (self.lite, self.prime) if name))
+        return f"{self.mode} with {models or 'no model'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelAnswered(Event):
+    """A model was asked and answered, or did not."""
+
+    role: str
+    purpose: str  # "selection", "review", "answer", …
+    model: str
+    prompt_tokens: int | None = None  # None: the server does not say
+    completion_tokens: int | None = None
+    milliseconds: float = 0.0
+    stood_in: bool = False  # for the model that should have answered
+    error: str | None = None
+
+    def summary(self) -> str:
+        if self.error is not None:
+            return f"{self.purpose}: {self.error}"
+        tokens = (
+            "" if self.prompt_tokens is None else f", {self.prompt_tokens}+{self.completion_tokens} tokens"
+        )
+        return f"{self.purpose} by {self.model} in {self.milliseconds:.0f} ms{tokens}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyRejected(Event):
+    """What a model said could not be used."""
+
+    purpose: str
+    problem: str
+
+    def summary(self) -> str:
+        return f"{self.purpose}: {self.problem}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanNoted(PacketEvent):
+    """What is still to be done after the tool at hand."""
+
+    remaining: str
+
+    def apply(self, packet: Packet) -> Packet:
+        packet = packet.with_note(SketchpadEntry(key="remaining", text=self.remaining))
+        return self.reflect(packet, "plan", self.summary())
+
+    def summary(self) -> str:
+        return f"then: {self.remaining}" if self.remaining else "nothing is left to do"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThoughtNoted(PacketEvent):
+    """What an agent says it thinks before it acts."""
+
+    turn: int
+    text: str
+
+    def apply(self, packet: Packet) -> Packet:
+        return self.reflect(packet, "thought", self.text)
+
+    def summary(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfidenceJudged(PacketEvent):
+    """How sure we are of the selection, and what follows from it."""
+
+    audited: ClassVar[bool] = True
+
+    confidence: Confidence
+
+    def apply(self, packet: Packet) -> Packet:
+        return self.reflect(packet, "gate", self.summary(), self.confidence.score)
+
+    def summary(self) -> str:
+        return f"{self.confidence.verdict} at {self.confidence.score:.2f}: {self.confidence.reason}".rstrip(
+            ": "
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortlistWidened(PacketEvent):
+    """Nobody was sure, so more tools were looked at."""
+
+    tools: tuple[str, ...]
+    reason: str
+
+    def apply(self, packet: Packet) -> Packet:
+        packet = replace(packet, context=replace(packet.context, available_tools=self.tools))
+        return self.reflect(packet, "narrow", self.summary())
+
+    def summary(self) -> str:
+        return f"widened to {len(self.tools)} tools: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyntaxStopped(Event):
+    """A model wrote tool syntax into its answer; it reached nobody."""
+
+    syntax: str  # "chatml", "hermes", …
+    count: int = 1
+    rerouted: str | None = None  # the tool it became a proper call of
+
+    def summary(self) -> str:
+        became = f", called {self.rerouted} properly instead" if self.rerouted else ""
+        return f"{self.count} × {self.syntax}{became}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistorySummarised(Event):
+    """The conversation was too long for the model; its beginning was put into fewer words."""
+
+    messages: int
+    tokens_before: int
+    tokens_after: int
+    by: str  # the model, or "cut" when there was none to ask
+
+    def summary(self) -> str:
+        return f"{self.messages} messages, {self.tokens_before} to {self.tokens_after} tokens, by {self.by}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetReached(Event):
+    """Turns, tokens, seconds or money ran out."""
+
+    limit: str  # "turns", "tokens", "seconds", "cost"
+    detail: str
+
+    def summary(self) -> str:
+        return f"{self.limit}: {self.detail}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionAsked(PacketEvent):
+    """The person has to say something before it goes on."""
+
+    question: Question
+
+    def apply(self, packet: Packet) -> Packet:
+        packet = replace(packet, status=Status(state=PacketState.WAITING, next_task=packet.status.next_task))
+        return self.reflect(packet, "question", self.question.text)
+
+    def summary(self) -> str:
+        return self.question.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerGiven(PacketEvent):
+    """What the person is told."""
+
+    text: str
+    by: str  # the model; "no model" when none wrote it
+    sources: tuple[str, ...] = ()  # the tools it rests on
+
+    def apply(self, packet: Packet) -> Packet:
+        return packet.with_data(DataField(key="answer", value=self.text, source=self.by))
+
+    def summary(self) -> str:
+        rests = f", from {', '.join(self.sources)}" if self.sources else ""
+        return f"{len(self.text)} characters by {self.by}{rests}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteEnded(Event):
+    """The journey is over, or waits for a person."""
+
+    outcome: RouteOutcome
+    milliseconds: float
+    model_milliseconds: float = 0.0
+    tokens: int = 0  # of all models together
+    cost: float | None = None
+
+    def summary(self) -> str:
+        return f"{self.outcome} in {self.milliseconds:.0f} ms"

@@ -1,0 +1,149 @@
+"""What a model's server can really do. Many take `response_format` and `tools` and do nothing with them.
+
+Two ways to know: `probe` asks two tiny questions; `noticed` looks at an ordinary
+exchange. Both only state what they saw: None is "not known".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from fingerpost.errors import ModelError, ModelRefused
+from fingerpost.llm.base import ChatModel, ModelReply, ModelRequest, ResponseSchema
+from fingerpost.llm.fields import mapping, parsed
+from fingerpost.llm.structured import structured
+from fingerpost.records import JsonObject, Message
+
+PROBE_TOKENS: Final = 200
+_FINISHED: Final = (None, "stop", "tool_calls", "function_call")
+_WORD: Final = "fingerpost-7f3a"  # nobody says it who is not made to
+_SCHEMA: Final = ResponseSchema(
+    name="probe",
+    schema={
+        "type": "object",
+        "properties": {"word": {"type": "string", "enum": [_WORD]}},
+        "required": ["word"],
+        "additionalProperties": False,
+    },
+)
+_TOOL_NAME: Final = "note_word"
+_TOOL: Final[JsonObject] = {
+    "type": "function",
+    "function": {
+        "name": _TOOL_NAME,
+        "description": "Takes note of one word.",
+        "parameters": {
+            "type": "object",
+            "properties": {"word": {"type": "string", "description": "The word"}},
+            "required": ["word"],
+        },
+    },
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """Whether a server keeps to a schema, and whether its model calls tools. None: not known."""
+
+    json_schema: bool | None = None
+    tools: bool | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to find out."""
+        return self.json_schema is not None and self.tools is not None
+
+    def or_else(self, other: Capabilities) -> Capabilities:
+        """This, with `other` for what is not known here."""
+        return Capabilities(
+            json_schema=other.json_schema if self.json_schema is None else self.json_schema,
+            tools=other.tools if self.tools is None else self.tools,
+        )
+
+    def to_bytes(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Capabilities:
+        """What was written; nothing known where that cannot be read."""
+        try:
+            fields = mapping(parsed(content))
+        except ValueError:
+            return cls()
+        return cls(json_schema=_fact(fields.get("json_schema")), tools=_fact(fields.get("tools")))
+
+
+async def probe(model: ChatModel) -> Capabilities:
+    """Ask `model` two tiny questions. What cannot be told from its answers stays unknown; never raises."""
+    return Capabilities(json_schema=await _seen(model, _schema_probe), tools=await _seen(model, _tools_probe))
+
+
+def noticed(request: ModelRequest, reply: ModelReply, before: Capabilities) -> Capabilities:
+    """What is known after an ordinary exchange.
+
+    A reply without a call, though one was required, and one outside its schema tell of a
+    server that ignores what it was asked. A good reply is no proof of the contrary where
+    the opposite was seen once: a good model may have been lucky.
+    """
+    schema, tools = before.json_schema, before.tools
+    if request.schema is not None and schema is not False and not reply.tool_calls and _finished(reply):
+        schema = structured(reply.text, request.schema.schema) is not None
+    if request.tools and _called(reply, request.tools):
+        tools = True
+    elif request.tools and request.tool_choice == "required" and tools is None and _finished(reply):
+        tools = False
+    return Capabilities(json_schema=schema, tools=tools)
+
+
+async def _seen(model: ChatModel, question: Callable[[ChatModel], Awaitable[bool | None]]) -> bool | None:
+    try:
+        return await question(model)
+    except ModelRefused:
+        return False
+    except ModelError:
+        return None
+
+
+async def _schema_probe(model: ChatModel) -> bool | None:
+    request = ModelRequest(
+        messages=(Message(role="user", text="Say hello, in one word."),),
+        temperature=0.0,
+        max_tokens=PROBE_TOKENS,
+        schema=_SCHEMA,
+    )
+    reply = await model.complete(request)
+    if structured(reply.text, _SCHEMA.schema) is not None:
+        return True
+    return False if _finished(reply) else None
+
+
+async def _tools_probe(model: ChatModel) -> bool | None:
+    request = ModelRequest(
+        messages=(Message(role="user", text=f"Call {_TOOL_NAME} with the word hello."),),
+        temperature=0.0,
+        max_tokens=PROBE_TOKENS,
+        tools=(_TOOL,),
+        tool_choice="required",
+    )
+    reply = await model.complete(request)
+    if _called(reply, (_TOOL,)):
+        return True
+    return False if _finished(reply) else None
+
+
+def _called(reply: ModelReply, tools: tuple[JsonObject, ...]) -> bool:
+    names = {mapping(tool.get("function")).get("name") for tool in tools}
+    written = [mapping(mapping(call).get("function")).get("name") for call in reply.tool_calls]
+    return any(isinstance(name, str) and name in names for name in written)
+
+
+def _finished(reply: ModelReply) -> bool:
+    """Whether the model said all it wanted: one that was cut off, or stopped by a filter, shows nothing."""
+    return reply.finish in _FINISHED
+
+
+def _fact(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None

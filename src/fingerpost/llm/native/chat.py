@@ -1,0 +1,233 @@
+"""A model behind Anthropic's or Google's own API.
+
+The bounds are those of `OpenAIChat`: one deadline over everything, a limit on the bytes of
+a reply, no redirects, options a model refuses are left out from then on. The HTTP library
+is loaded, and its client built, when the first question is asked, in a worker thread.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+import anyio
+import anyio.to_thread
+
+from fingerpost.errors import ConfigError, ModelReplyInvalid
+from fingerpost.llm.base import ModelReply, ModelRequest, OnText
+from fingerpost.llm.connection import CONNECT_SECONDS, WRAPPING
+from fingerpost.llm.failures import Setback, broke_off, late, reported, unreachable
+from fingerpost.llm.native.anthropic import AnthropicDialect
+from fingerpost.llm.native.dialect import Dialect, Wish
+from fingerpost.llm.native.draft import Draft
+from fingerpost.llm.native.failures import object_in, of_status, unreadable
+from fingerpost.llm.native.google import GoogleDialect
+from fingerpost.llm.patience import pause
+from fingerpost.llm.sse import EventReader
+from fingerpost.redaction import remember
+from fingerpost.settings import ModelSettings
+
+if TYPE_CHECKING:
+    import httpx2
+
+REPLY_BYTES: Final = 4 * 1024 * 1024
+AFTERWARDS: Final = 0.2  # seconds for a stream that has said everything to end
+ROOM_TO_THINK: Final = 8192  # tokens, for a model whose thoughts count against the limit of its answer
+
+
+class NativeChat:
+    """One model. Close it when done; connections are kept in between."""
+
+    def __init__(self, settings: ModelSettings, *, reply_bytes: int = REPLY_BYTES) -> None:
+        self._settings = settings
+        self._reply_bytes = reply_bytes
+        self._dialect = _dialect_of(settings)
+        self._lock = anyio.Lock()
+        self._client: httpx2.AsyncClient | None = None
+        self._unwanted: frozenset[str] = frozenset()  # options this model has refused
+        self._room = 0
+        self._key: str | None = None
+        if settings.api_key:
+            remember(settings.api_key)
+
+    @property
+    def name(self) -> str:
+        return self._settings.model
+
+    @property
+    def settings(self) -> ModelSettings:
+        return self._settings
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    async def complete(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
+        """One reply, within `timeout` seconds, repetitions included."""
+        client = await self._opened()
+        began = time.perf_counter()
+        try:
+            with anyio.fail_after(self._settings.timeout):
+                draft = await self._asked(client, request, on_text)
+        except TimeoutError as too_long:
+            raise late(self.name, self._settings.timeout) from too_long
+        return draft.reply((time.perf_counter() - began) * 1000)
+
+    async def _asked(
+        self, client: httpx2.AsyncClient, request: ModelRequest, on_text: OnText | None
+    ) -> Draft:
+        """A whole reply, at whichever try it comes."""
+        tries = 0
+        while True:
+            draft = Draft(self.name, on_text, self._reply_bytes)
+            setback = await self._once(client, request, draft)
+            if setback is None:
+                if not draft.starved or self._room:
+                    return draft
+                self._room = ROOM_TO_THINK
+            elif draft.told or not (self._does_without(setback) or await self._waited(setback, tries)):
+                raise setback.error from None
+            elif not setback.option:
+                tries += 1
+
+    def _does_without(self, setback: Setback) -> bool:
+        """Whether the request can be sent again, less an option the model has just refused."""
+        if not setback.option or setback.option in self._unwanted:
+            return False
+        self._unwanted |= {setback.option}
+        return True
+
+    async def _waited(self, setback: Setback, tries: int) -> bool:
+        """Whether there is any use in another try; its time has come then."""
+        if not setback.again or tries >= self._settings.retries:
+            return False
+        seconds = pause(tries + 1, setback.wait)
+        if seconds is None:
+            return False
+        await anyio.sleep(seconds)
+        return True
+
+    async def _once(self, client: httpx2.AsyncClient, request: ModelRequest, draft: Draft) -> Setback | None:
+        """One try. What was read is in `draft`; what went wrong comes back."""
+        import httpx2
+
+        streamed = draft.on_text is not None
+        wish = Wish(
+            request=request, model=self.name, without=self._unwanted, room=self._room, streamed=streamed
+        )
+        address = self._dialect.address(self._settings.base_url, self.name, streamed=streamed)
+        headers = self._dialect.headers(self._key, self._unwanted)
+        content = json.dumps(self._dialect.body(wish)).encode()
+        begun = False
+        try:
+            async with client.stream("POST", address, content=content, headers=headers) as response:
+                begun = response.is_success
+                if not begun:
+                    await response.aread()
+                    return of_status(response, self._dialect.options, model=self.name)
+                if _has_events(response):
+                    return await self._follow(response, draft)
+                return self._read(await response.aread(), draft)
+        except (httpx2.HTTPError, httpx2.StreamError, ssl.SSLError, anyio.EndOfStream) as error:
+            return broke_off(self.name) if begun else unreachable(error, self.name)
+
+    def _read(self, content: bytes, draft: Draft) -> Setback | None:
+        """Take in a reply that came in one piece."""
+        body = object_in(content)
+        if body is None:
+            raise unreadable(content, model=self.name)
+        if body.get("error"):
+            return reported(body["error"], self.name)
+        if not self._dialect.read(draft, body):
+            raise unreadable(content, model=self.name)
+        return None
+
+    async def _follow(self, response: httpx2.Response, draft: Draft) -> Setback | None:
+        """Take in a reply piece by piece, to its end."""
+        reader = EventReader()
+        with anyio.CancelScope() as patience:
+            async for piece in response.aiter_bytes():
+                if (broken := self._take(reader.feed(piece), draft)) is not None:
+                    return broken
+                if draft.ended:
+                    patience.deadline = min(patience.deadline, anyio.current_time() + AFTERWARDS)
+        return self._take(reader.finish(), draft) or (None if draft.ended else broke_off(self.name))
+
+    def _take(self, events: list[str], draft: Draft) -> Setback | None:
+        for event in events:
+            body = object_in(event)
+            if body is None:  # a proxy's own remark
+                continue
+            if body.get("error"):
+                return reported(body["error"], self.name)
+            self._dialect.follow(draft, body)
+        return None
+
+    async def _opened(self) -> httpx2.AsyncClient:
+        async with self._lock:
+            if self._client is None:
+                self._client = await anyio.to_thread.run_sync(self._build)
+            return self._client
+
+    def _build(self) -> httpx2.AsyncClient:
+        import httpx2
+
+        self._key = self._found_key()
+        settings = self._settings
+        return httpx2.AsyncClient(
+            timeout=httpx2.Timeout(settings.timeout, connect=min(CONNECT_SECONDS, settings.timeout)),
+            follow_redirects=False,
+            headers={"accept-encoding": "identity", "content-type": "application/json"},
+            event_hooks={"response": [self._bound]},
+        )
+
+    def _found_key(self) -> str | None:
+        """The key. One from the environment is meant for the vendor and goes to nobody else."""
+        if self._settings.api_key or self._settings.base_url:
+            return self._settings.api_key
+        for variable in self._dialect.variables:
+            if found := os.environ.get(variable, "").strip():
+                remember(found)
+                return found
+        message = f"no key is configured for the model {self.name}"
+        hint = f"Set api_key of the model (better as ${{VARIABLE}}), or {self._dialect.variables[0]}."
+        raise ConfigError(message, hint=hint)
+
+    async def _bound(self, response: httpx2.Response) -> None:
+        """No reply is read beyond the limit, whatever it is and whatever it claims to be."""
+        from fingerpost.llm.bounded import bounded
+
+        if response.headers.get("content-encoding", "identity").lower() != "identity":
+            message = f"{self.name} sent a compressed reply, which was not asked for"
+            raise ModelReplyInvalid(message, model=self.name, hint="Look at the proxy in front of the model.")
+        limit = self._reply_bytes * (WRAPPING if _has_events(response) else 1)
+        response.stream = bounded(response.stream, limit=limit, model=self.name)
+
+
+def _has_events(response: httpx2.Response) -> bool:
+    return response.headers.get("content-type", "").startswith("text/event-stream")
+
+
+def _dialect_of(settings: ModelSettings) -> Dialect:
+    if settings.provider == "anthropic":
+        return AnthropicDialect()
+    if settings.provider == "google":
+        return GoogleDialect()
+    message = f"the model {settings.model} is not behind a native API: its provider is {settings.provider}"
+    raise ConfigError(message, hint='Set provider to "anthropic" or "google", or use OpenAIChat.')

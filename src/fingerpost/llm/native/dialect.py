@@ -1,0 +1,51 @@
+"""What differs between the two APIs; everything else is `NativeChat`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fingerpost.llm.base import ModelRequest
+from fingerpost.llm.native.draft import Draft
+from fingerpost.records import Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """A request, and what was learned about the model it goes to."""
+
+    request: ModelRequest
+    model: str
+    without: Collection[str] = ()  # options it has refused
+    room: int = 0  # tokens it needs beyond the answer, to think
+    streamed: bool = False
+
+
+class Dialect(Protocol):
+    """One API: where to ask, how, and how to read what comes."""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Where a key for the vendor itself may stand in the environment."""
+        ...
+
+    @property
+    def options(self) -> Mapping[str, re.Pattern[str]]:
+        """What a request means the same without, and the words by which a refusal names it."""
+        ...
+
+    def address(self, base_url: str | None, model: str, *, streamed: bool) -> str: ...
+
+    def headers(self, key: str | None, without: Collection[str]) -> dict[str, str]: ...
+
+    def body(self, wish: Wish) -> dict[str, Json]: ...
+
+    def read(self, draft: Draft, body: Mapping[str, Any]) -> bool:
+        """Take in a whole reply. False: it is none."""
+        ...
+
+    def follow(self, draft: Draft, event: Mapping[str, Any]) -> None:
+        """Take in one event of a streamed reply."""
+        ...

@@ -1,0 +1,157 @@
+"""The models in use: a light one and a good one, each standing in for the other."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from enum import StrEnum
+from typing import Final, Self
+
+from fingerpost.errors import (
+    ConfigError,
+    FingerpostError,
+    ModelError,
+    ModelRefused,
+    ModelTimeout,
+    ModelUnavailable,
+)
+from fingerpost.llm.base import ChatModel, ModelReply, ModelRequest, ModelUsage, OnText
+from fingerpost.llm.capabilities import Capabilities, noticed, probe
+from fingerpost.llm.knowledge import CapabilityMemory, Knowledge
+from fingerpost.llm.members import UNKNOWN_WINDOW, Member
+from fingerpost.llm.outlet import Outlet
+from fingerpost.settings import ModelsSettings
+
+# What another model may not suffer from. A reply that makes no sense is a matter of the asker.
+_ANOTHER_MAY_DO: Final = (ModelUnavailable, ModelTimeout, ModelRefused)
+
+
+class Role(StrEnum):
+    """What a model is there for."""
+
+    LITE = "lite"  # selects
+    PRIME = "prime"  # reviews and answers
+
+    @property
+    def other(self) -> Role:
+        return Role.PRIME if self is Role.LITE else Role.LITE
+
+
+class ModelPool:
+    """Asks the model of a role, or the other one. Used from one event loop."""
+
+    def __init__(
+        self,
+        *,
+        lite: ChatModel | None = None,
+        prime: ChatModel | None = None,
+        memory: CapabilityMemory | None = None,
+    ) -> None:
+        given = {Role.LITE: lite, Role.PRIME: prime}
+        self._members = {role: Member.given(model) for role, model in given.items() if model is not None}
+        self._knowledge = Knowledge(memory)
+
+    @classmethod
+    def of(
+        cls,
+        settings: ModelsSettings,
+        *,
+        lite: ChatModel | None = None,
+        prime: ChatModel | None = None,
+        memory: CapabilityMemory | None = None,
+    ) -> Self:
+        """The configured models. One that is given takes the place of the configured one.
+
+        Two roles with the same settings share one model. Nothing is connected yet.
+        """
+        pool = cls(memory=memory)
+        wanted = ((Role.LITE, settings.lite, lite), (Role.PRIME, settings.prime, prime))
+        for role, configured, given in wanted:
+            twin = pool._members.get(role.other)
+            if given is not None:
+                pool._members[role] = Member.given(given, configured)
+            elif configured is not None and twin is not None and twin.ours and twin.settings == configured:
+                pool._members[role] = twin
+            elif configured is not None:
+                pool._members[role] = Member.made(configured)
+        return pool
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is any model at all."""
+        return bool(self._members)
+
+    def name(self, role: Role) -> str:
+        """The model that answers for the role; empty without any."""
+        member = self._at(role)
+        return "" if member is None else member.model.name
+
+    def window(self, role: Role) -> int:
+        """The tokens it can read at once."""
+        member = self._at(role)
+        return UNKNOWN_WINDOW if member is None else member.window
+
+    def cost(self, role: Role, usage: ModelUsage | None, *, stood_in: bool = False) -> float | None:
+        """What these tokens cost, in the currency of the prices; None where that is not known.
+
+        `stood_in` as the reply has it: the other model has other prices.
+        """
+        member = self._at(role.other if stood_in else role)
+        return None if member is None or usage is None else member.cost(usage)
+
+    async def ask(self, role: Role, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
+        """The reply of the role's model, or of the other one where it is missing or fails.
+
+        Text that was handed over cannot be taken back: then nobody stands in.
+        """
+        member, other = self._at(role), self._members.get(role.other)
+        if member is None:
+            message = "no model is configured"
+            raise ConfigError(message, hint="Set models.lite or models.prime: docs/models.md shows how.")
+        outlet = None if on_text is None else Outlet(on_text)
+        try:
+            reply = await self._asked(member, request, outlet)
+        except _ANOTHER_MAY_DO as failure:
+            told = outlet is not None and outlet.used
+            if told or other is None or other.model is member.model:
+                raise
+            return await self._stood_in(other, request, outlet, failure)
+        return reply if role in self._members else replace(reply, stood_in=True)
+
+    async def capabilities(self, role: Role, *, find_out: bool = False) -> Capabilities:
+        """What is known of the server that answers for the role; `find_out` asks it about the rest."""
+        member = self._at(role)
+        if member is None:
+            return Capabilities()
+        known = await self._knowledge.of(member)
+        if known.complete or not find_out:
+            return known
+        found = (await probe(member.model)).or_else(known)
+        await self._knowledge.learn(member, found)
+        return found
+
+    async def aclose(self) -> None:
+        """Close what the pool made; models it was given stay open."""
+        async with AsyncExitStack() as leaving:
+            for member in self._members.values():
+                leaving.push_async_callback(member.aclose)
+
+    def _at(self, role: Role) -> Member | None:
+        return self._members.get(role) or self._members.get(role.other)
+
+    async def _stood_in(
+        self, member: Member, request: ModelRequest, outlet: Outlet | None, failure: ModelError
+    ) -> ModelReply:
+        try:
+            reply = await self._asked(member, request, outlet)
+        except FingerpostError as second:
+            message = f"{failure}; {member.model.name}, standing in, failed too: {second}"
+            raise type(failure)(message, model=failure.model, hint=failure.hint) from second
+        return replace(reply, stood_in=True)
+
+    async def _asked(self, member: Member, request: ModelRequest, outlet: Outlet | None) -> ModelReply:
+        reply = await member.model.complete(request, on_text=outlet)
+        if request.schema is not None or request.tools:
+            known = await self._knowledge.of(member)
+            await self._knowledge.learn(member, noticed(request, reply, known))
+        return reply

@@ -1,0 +1,91 @@
+"""What choosing concludes: which mode, how sure, what a person is asked, how it ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fingerpost.records.packet import Selection
+
+
+class Mode(StrEnum):
+    """How a request is answered."""
+
+    STAGED = "staged"  # a light model selects, the prime one reviews and answers
+    SINGLE = "single"  # one decision with the shortlisted definitions, then the answer
+    SIMPLE = "simple"  # an agent: calls and results until the model answers
+    REACT = "react"  # an agent that says what it thinks before each call
+    KEYLESS = "keyless"  # no model at all
+
+
+class RouteOutcome(StrEnum):
+    """How the journey of a packet ended, or where it waits."""
+
+    ANSWERED = "answered"
+    WAITING = "waiting"  # a call waits for a person's leave
+    ASKED = "asked"  # the person has to say something first
+    DECLINED = "declined"  # a suitable tool was not found, or a person said no
+    FAILED = "failed"  # everything was tried; guidance is the answer
+    LIMITED = "limited"  # turns, tokens, seconds or money ran out
+
+
+class GateVerdict(StrEnum):
+    """What is done with a selection."""
+
+    GO = "go"
+    ASK = "ask"
+    DECLINE = "decline"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """What the selecting model said, as far as it could be understood and is true of the tools offered."""
+
+    selection: Selection | None  # None: no tool, or nothing usable
+    alternatives: tuple[Selection, ...] = ()
+    reasoning: str = ""
+    remaining: str = ""  # what is left to be done after this tool, in the model's words
+    problem: str = ""  # why nothing usable came; empty when the model plainly wants no tool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confidence:
+    """How sure we are of a selection, and where each part of that comes from."""
+
+    claim: float  # what the selecting model says of itself
+    review: float  # what the reviewing model says
+    margin: float  # how far the tool stands above the next in the shortlist, 0..1
+    score: float  # all of it together, 0..1
+    calibrated: bool  # whether the score was fitted on recorded outcomes
+    verdict: GateVerdict
+    reason: str = ""
+    raw: float = 0.0  # the score before it was fitted: what a `ConfidenceSample` keeps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfidenceSample:
+    """One selection that was made, the raw score it had, and whether it turned out right."""
+
+    raw: float
+    right: bool
+    tool: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingArgument:
+    """A value only the person can give."""
+
+    name: str
+    description: str = ""
+    options: tuple[str, ...] = ()  # where only these will do
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a person is asked before the journey can go on."""
+
+    text: str
+    tool: str | None = None
+    missing: tuple[MissingArgument, ...] = ()
+    pending_id: str | None = None  # of the call that waits for a yes or no
+    need: int = 0  # which of the shortlist's `needs` it is about

@@ -1,0 +1,295 @@
+"""Answering in this house: who is asked, which way a request goes, what is remembered for next time.
+
+Loaded when the first request is answered, like everything that needs the models' side.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Final
+from weakref import WeakValueDictionary
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from fingerpost.call.lessons import lesson
+from fingerpost.call.path import CallPath
+from fingerpost.catalog import Snapshot
+from fingerpost.choose.calibration import Calibration
+from fingerpost.choose.summaries import Summaries
+from fingerpost.errors import CallError, ConfigError
+from fingerpost.events import Event, Fanout, PacketReceived, RouteBegan
+from fingerpost.llm import ModelPool, Role
+from fingerpost.records import (
+    MAX_REINJECTIONS,
+    Approval,
+    Chosen,
+    Message,
+    Mode,
+    Narrowing,
+    Outcome,
+    Packet,
+    Pending,
+    UsageProfile,
+    utc_now,
+)
+from fingerpost.router.guide import Guide
+from fingerpost.router.journeys.journey import House, Journey
+from fingerpost.router.journeys.keyless import replied
+from fingerpost.router.journeys.offers import Offers
+from fingerpost.router.journeys.resuming import Remembered, remembered, resume
+from fingerpost.router.journeys.staged import selected
+from fingerpost.router.journeys.ways import travel, within_limits
+from fingerpost.router.route import AnswerPiece, Route, StreamItem
+from fingerpost.router.switches import Switches
+from fingerpost.router.wanted import Asking, Wanted
+from fingerpost.router.witness import Witness
+from fingerpost.settings import Settings
+from fingerpost.store import Store
+
+RECALIBRATE_S: Final = 30.0
+
+
+class Answerer:
+    """Takes requests from `Router.route` to their end; one per router."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        events: Fanout,
+        store: Store,
+        calls: CallPath,
+        guide: Guide,
+        pool: ModelPool,
+        snapshot: Callable[[], Snapshot],
+        tasks: TaskGroup,
+        switches: Switches,
+    ) -> None:
+        self._settings = settings
+        self._events = events
+        self._store = store
+        self._tasks = tasks
+        self._switches = switches
+        self._witness = Witness()
+        events.add(self._witness)
+        self._calibration = Calibration.identity()
+        self._calibrated_at = -RECALIBRATE_S
+        self._usage: Mapping[str, UsageProfile] = {}
+        self._resuming: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()  # by packet
+        self._house = House(
+            settings=settings,
+            events=events,
+            guide=guide,
+            calls=calls,
+            pool=pool,
+            store=store,
+            offers=Offers(),
+            snapshot=snapshot,
+            calibration=self._calibrate,
+            learn=self._learn,
+            summaries=Summaries(),
+            usage=lambda: self._usage,
+        )
+
+    async def route(self, text: str, asking: Asking) -> Route:
+        """One request, from its words to its end."""
+        journey = self._begin(text, asking)
+        return await self._watched(journey.packet.packet_id, lambda: self._set_out(journey))
+
+    async def resume(self, what: str, approval: Approval | None, asking: Asking) -> Route:
+        """Go on with a request that waited for a person. Whoever comes second finds it done."""
+        pending = await self._waiting(what)
+        lock = self._resuming.setdefault(pending.packet_id or what, anyio.Lock())
+        async with lock:
+            pending = await self._waiting(what)
+            known, journey = await self._remembered(pending, asking)
+
+            async def go_on() -> Route:
+                standing = pending if approval is None else await self._decided(approval)
+                return await within_limits(journey, lambda journey: resume(journey, standing, known))
+
+            return await self._watched(journey.packet.packet_id, go_on)
+
+    async def _waiting(self, what: str) -> Pending:
+        pending = await self._house.calls.approvals.get(what)
+        if pending is None:
+            message = f"no call waits under {what}"
+            raise CallError(message, hint="`fingerpost approvals` lists those that do.")
+        return pending
+
+    async def reply(self, asked: Route, answer: str, asking: Asking) -> Route:
+        """Go on after the person answered a question.
+
+        A model is told the question and the answer as part of the conversation; without one, the
+        answer fills in what was missing.
+        """
+        question, before = asked.question, asked.packet
+        if question is None:
+            message = "this route asks nothing"
+            raise CallError(message, hint="Only a route whose outcome is 'asked' can be replied to.")
+        if asked.mode is not Mode.KEYLESS:
+            asking = asking.copy()
+            asking["mode"] = asked.mode
+            asking["history"] = (
+                *before.context.history,
+                Message(role="user", text=before.content.original_prompt),
+                Message(role="assistant", text=question.text),
+            )
+            return await self.route(answer, asking)
+        journey = Journey(self._house, before, mode=Mode.KEYLESS, asking=asking, narrowing=asked.narrowing)
+        return await self._watched(
+            before.packet_id,
+            lambda: within_limits(journey, lambda journey: replied(journey, question, answer)),
+        )
+
+    async def _decided(self, approval: Approval) -> Pending:
+        """The call as it stands after the person's word; an earlier word may have settled it."""
+        return await self._house.calls.decide(
+            approval.pending_id,
+            approval.decision,
+            by=approval.by,
+            reason=approval.reason,
+            edited_arguments=approval.arguments,
+            for_conversation=approval.for_conversation,
+        )
+
+    async def stream(self, text: str, asking: Asking) -> AsyncGenerator[StreamItem]:
+        """Everything that happens to one request, the answer piece by piece, and the route at last."""
+        send, receive = anyio.create_memory_object_stream[StreamItem](float("inf"))
+        asking = asking.copy()
+        asking["on_text"] = lambda piece: send.send_nowait(AnswerPiece(text=piece))
+        journey = self._begin(text, asking)
+        packet_id = journey.packet.packet_id
+        scope, failures = anyio.CancelScope(), list[Exception]()
+
+        async def run() -> None:
+            with scope, send, self._witness.watch(packet_id, send.send_nowait):
+                try:
+                    send.send_nowait(await self._watched(packet_id, lambda: self._set_out(journey)))
+                except Exception as error:  # noqa: BLE001 - it is the reader's, and must not end other tasks
+                    failures.append(error)
+
+        self._tasks.start_soon(run)
+        try:
+            async with aclosing(receive):
+                async for item in receive:
+                    yield item
+        finally:
+            scope.cancel()
+        if failures:
+            raise failures[0]
+
+    async def select(self, text: str, narrowing: Narrowing, wanted: Wanted) -> Chosen:
+        """What the selecting model takes of these tools."""
+        asking = Asking(**wanted)
+        packet = _packet(text, asking)
+        if narrowing.packet_id is not None:  # one request, one packet
+            packet = replace(packet, header=replace(packet.header, packet_id=narrowing.packet_id))
+        journey = Journey(self._house, packet, mode=Mode.STAGED, asking=asking, narrowing=narrowing)
+        offered = [candidate.tool for candidate in narrowing.shortlist.offered]
+        cards = [self._house.snapshot().get(tool) for tool in offered]
+        return await selected(journey, tuple(card for card in cards if card is not None))
+
+    async def _set_out(self, journey: Journey) -> Route:
+        self._announce(journey)
+        return await travel(journey)
+
+    async def _watched(self, packet_id: str, work: Callable[[], Awaitable[Route]]) -> Route:
+        """The route, with everything that happened to its packet on the way."""
+        events: list[Event] = []
+        with self._witness.watch(packet_id, events.append):
+            route = await work()
+        return replace(route, events=tuple(events))
+
+    def _begin(self, text: str, asking: Asking) -> Journey:
+        mode = self._mode(asking)
+        routing = self._settings.tool_routing
+        turns = asking.get("max_turns") or self._switches.now.max_turns
+        agent = mode in (Mode.SIMPLE, Mode.REACT)
+        rounds = (turns if agent else routing.max_reinjections) if routing.enabled else 0
+        return Journey(self._house, _packet(text, asking, rounds), mode=mode, asking=asking)
+
+    def _announce(self, journey: Journey) -> None:
+        pool = self._house.pool
+        journey.tell(PacketReceived.of(journey.packet))
+        journey.tell(
+            RouteBegan(
+                packet_id=journey.packet.packet_id,
+                mode=journey.mode,
+                lite=pool.name(Role.LITE),
+                prime=pool.name(Role.PRIME),
+                profile=journey.asking.get("profile"),
+                working_directory=journey.asking.get("working_directory"),
+            )
+        )
+
+    def _mode(self, asking: Asking) -> Mode:
+        wanted = asking.get("mode") or self._switches.now.mode
+        if wanted == "auto":
+            return Mode.STAGED if self._house.pool.ready else Mode.KEYLESS
+        try:
+            mode = Mode(wanted)
+        except ValueError:
+            message = f"there is no mode {wanted!r}"
+            raise ConfigError(message, hint=f"The modes are auto, {', '.join(Mode)}.") from None
+        if mode is not Mode.KEYLESS and not self._house.pool.ready:
+            message = f"the mode {mode} needs a language model, and none is configured"
+            raise ConfigError(message, hint="Set models.prime (or models.lite), or use the mode keyless.")
+        return mode
+
+    async def _remembered(self, pending: Pending, asking: Asking) -> tuple[Remembered, Journey]:
+        known = None if pending.packet_id is None else await remembered(self._store, pending.packet_id)
+        packet = None if known is None else known.packet
+        if known is None or packet is None or packet.context.mode is None:
+            message = f"{pending.pending_id} belongs to a single call, not to a request"
+            raise CallError(message, hint="Decide it with `fingerpost approvals`, then make the call again.")
+        asking = asking.copy()
+        asking["conversation"], asking["history"] = pending.conversation, packet.context.history
+        journey = Journey(
+            self._house, packet, mode=Mode(packet.context.mode), asking=asking, narrowing=known.narrowing
+        )
+        journey.confidence = known.confidence
+        return known, journey
+
+    # -- what is remembered -------------------------------------------------------------------------
+
+    async def _calibrate(self) -> Calibration:
+        """How sure we may be, from what came of being sure before; read again now and then."""
+        if not self._settings.flags.calibration:
+            return Calibration.identity()
+        if time.monotonic() - self._calibrated_at >= RECALIBRATE_S:
+            self._calibrated_at = time.monotonic()
+            samples = await self._store.confidences.recent()
+            self._calibration = await anyio.to_thread.run_sync(Calibration.fit, samples)
+            if self._settings.flags.adaptive_instructions:
+                self._usage = await self._store.usage.profiles()
+        return self._calibration
+
+    def _learn(self, outcome: Outcome, packet: Packet) -> None:
+        """Remember whether the tool was the right one for the request it was called for."""
+        if not self._settings.flags.learned_use:
+            return
+        learned = lesson(
+            packet.content.original_prompt,
+            outcome,
+            at=utc_now(),
+            conversation=packet.header.session_id,
+        )
+        if learned is not None:
+            self._store.choices.note(learned)
+            self._house.guide.learned_something()
+
+
+def _packet(text: str, asking: Asking, rounds: int = MAX_REINJECTIONS) -> Packet:
+    return Packet.start(
+        text,
+        session_id=asking.get("conversation"),
+        caller=asking.get("caller"),
+        history=asking.get("history", ()),
+        max_reinjections=rounds,
+    )

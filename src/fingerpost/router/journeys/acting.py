@@ -1,0 +1,162 @@
+"""The calls of a journey: through the call path like all others, told on the packet, injected into it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fingerpost.call.digest import suspicious
+from fingerpost.call.digest.tokens import count_tokens
+from fingerpost.call.reply import tool_message
+from fingerpost.events import ExecutionStatusChanged, PacketReinjected, ToolResultInjected, ToolSelected
+from fingerpost.llm import Role
+from fingerpost.records import (
+    CallContext,
+    Effect,
+    ErrorKind,
+    ExecutionStatus,
+    Outcome,
+    Selection,
+    Step,
+    SystemTask,
+    ToolCall,
+    ToolResult,
+    new_id,
+)
+from fingerpost.router.journeys.journey import Journey
+
+LEAST_ROOM = 1_000  # tokens: a result that gets a share of less says nothing
+
+
+def selected(journey: Journey, chosen: Selection, *, alternatives: Sequence[Selection] = (),
+             beside: Sequence[Selection] = ()) -> None:  # fmt: skip
+    """A tool was chosen: from here its status is told step by step."""
+    journey.tell(
+        ToolSelected(
+            packet_id=journey.packet.packet_id,
+            selection=chosen,
+            alternatives=tuple(alternatives),
+            beside=tuple(beside),
+        )
+    )
+    status(journey, ExecutionStatus.PENDING)
+
+
+def status(journey: Journey, now: ExecutionStatus, reason: str = "") -> None:
+    journey.tell(ExecutionStatusChanged(packet_id=journey.packet.packet_id, status=now, reason=reason))
+
+
+async def call(journey: Journey, chosen: Selection, *, doubt: str = "") -> Outcome:
+    """Run one call, as far as the rules and a person allow."""
+    journey.schedule(SystemTask.TOOL_EXECUTION)
+    wish = wish_of(chosen)
+    context = context_of(journey, wish)
+    return await journey.house.calls.call(wish, replace(context, doubt=doubt or context.doubt))
+
+
+async def call_all(journey: Journey, wishes: Sequence[ToolCall]) -> tuple[Outcome, ...]:
+    """Independent calls, side by side."""
+    journey.schedule(SystemTask.TOOL_EXECUTION)
+    return await journey.house.calls.call_many([(wish, context_of(journey, wish)) for wish in wishes])
+
+
+def wish_of(chosen: Selection) -> ToolCall:
+    return ToolCall(name=chosen.tool, arguments=chosen.arguments)
+
+
+def context_of(journey: Journey, wish: ToolCall) -> CallContext:
+    """Everything the call path should know about who calls and why."""
+    asking, packet = journey.asking, journey.packet
+    seconds = journey.budget.seconds_left
+    if seconds <= 0:
+        raise journey.budget.too_late()
+    return CallContext(
+        call_id=new_id("cal"),
+        packet_id=packet.packet_id,
+        conversation=asking.get("conversation"),
+        caller=packet.header.caller,
+        profile=packet.context.profile,
+        request=packet.content.original_prompt,
+        working_directory=packet.context.working_directory,
+        seconds=seconds,
+        tokens_left=_room(journey),
+        dry_run=asking.get("dry_run", False),
+        doubt=_wariness(journey, wish),
+    )
+
+
+def _wariness(journey: Journey, wish: ToolCall) -> str:
+    """Why a person should look: what changes something, after a result that tries to give orders."""
+    orders = [(step.tool, step.warnings[0]) for step in journey.packet.tool_routing.steps if step.warnings]
+    card = journey.house.snapshot().find(wish.name)
+    if not orders or card is None or card.effect.value is Effect.READ:
+        return ""
+    tool, what = orders[-1]
+    return f"the result of {tool} may try to give orders: it {what}"
+
+
+def _room(journey: Journey) -> int | None:
+    """What is left of the answering model's window after what it has to read already."""
+    if not journey.house.pool.ready:
+        return None
+    window = journey.house.pool.window(Role.PRIME)
+    packet = journey.packet
+    texts = [packet.content.original_prompt]
+    texts += [message.text for message in packet.context.history]
+    texts += [step.text for step in packet.tool_routing.steps]
+    used = sum(count_tokens(text) for text in texts) + journey.settings.choose.answer_tokens
+    return max(LEAST_ROOM, window - used)
+
+
+def inject(journey: Journey, chosen: Selection, outcome: Outcome) -> None:
+    """The result becomes part of the packet, as data and as a step the model reads."""
+    if not outcome.success:
+        journey.failures.append(outcome)
+    tried = sum(attempt.milliseconds for attempt in outcome.attempts)
+    journey.tell(
+        ToolResultInjected(
+            packet_id=journey.packet.packet_id,
+            result=ToolResult(
+                success=outcome.success,
+                output=outcome.content if outcome.success else None,
+                error=None if outcome.success else outcome.content,
+                milliseconds=round(tried),
+            ),
+            step=Step(
+                tool=outcome.tool or chosen.tool,
+                arguments=chosen.arguments,
+                success=outcome.success,
+                text=str(tool_message(outcome)["content"]),
+                call_id=outcome.call_id,
+                error=None if outcome.error is None else outcome.error.value,
+                warnings=suspicious(outcome.content),
+            ),
+        )
+    )
+    journey.house.learn(outcome, journey.packet)
+
+
+def inject_problem(journey: Journey, chosen: Selection, error: ErrorKind, problem: str) -> None:
+    """A call that could not even be made is told like one that failed, so that it can be put right."""
+    journey.tell(
+        ToolResultInjected(
+            packet_id=journey.packet.packet_id,
+            result=ToolResult(success=False, error=problem),
+            step=Step(
+                tool=chosen.tool,
+                arguments=chosen.arguments,
+                success=False,
+                text=f"{error.value}: {problem}",
+                call_id=new_id("cal"),
+                error=error.value,
+            ),
+        )
+    )
+
+
+def reinject(journey: Journey) -> bool:
+    """Send the packet round once more; False at the cap, where it is answered with what there is."""
+    if not journey.packet.tool_routing.reinjections_left:
+        return False
+    journey.tell(PacketReinjected(packet_id=journey.packet.packet_id))
+    return True

@@ -1,0 +1,135 @@
+"""Single decision and the simple agent: the model gets definitions and decides by itself.
+
+A single decision is made once: what it calls runs, side by side where it asks for
+several, and the next turn is the answer. The simple agent may go on calling until
+its turns are over. Policy, approval and everything else of the call path hold for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fingerpost.choose.naming import meant
+from fingerpost.choose.offer import stable_offer
+from fingerpost.choose.single import turn_request
+from fingerpost.choose.turns import Turn, read_turn
+from fingerpost.events import ReplyRejected
+from fingerpost.llm import Role
+from fingerpost.records import (
+    ExecutionStatus,
+    Mode,
+    Outcome,
+    Selection,
+    ToolCall,
+    ToolCard,
+)
+from fingerpost.router.journeys import acting, endings
+from fingerpost.router.journeys.briefing import brief, guides
+from fingerpost.router.journeys.budget import OutOfBudget
+from fingerpost.router.journeys.journey import Journey
+from fingerpost.router.journeys.writing import Written, ended_with, so_far, write
+from fingerpost.router.route import Route
+
+
+async def agent(journey: Journey) -> Route:
+    """From the request to the answer."""
+    await journey.narrow()
+    offer(journey)
+    return await take_turns(journey)
+
+
+def offer(journey: Journey) -> None:
+    """What this request is offered, added to what the conversation was offered before.
+
+    Tools keep their places, so the prompt of the next turn begins as this one did.
+    """
+    conversation = journey.asking.get("conversation")
+    now = journey.packet.context.available_tools
+    if not now:
+        return
+    most = journey.asking.get("max_tools") or journey.settings.narrow.max_tools
+    tools = stable_offer(journey.house.offers.last(conversation), now, most)
+    journey.house.offers.keep(conversation, tools)
+    journey.with_cards(tools)
+
+
+async def take_turns(journey: Journey) -> Route:
+    """Decide, call, decide again; the last turn answers without tools."""
+    note = ""
+    while True:
+        cards = journey.cards()
+        final = is_final(journey, cards)
+        written, turn = await _decide(journey, cards, final=final, note=note)
+        if not turn.calls and not turn.problems:
+            return ended_with(journey, replace(written, text=turn.text))
+        if final:
+            return _stop(journey, replace(written, text=turn.text))
+        waiting = await run_calls(journey, turn.calls)
+        note = turn.note
+        acting.reinject(journey)
+        if waiting is not None:
+            return await endings.waiting(journey, waiting)
+
+
+def is_final(journey: Journey, cards: Sequence[ToolCard]) -> bool:
+    """Whether the model has to answer now."""
+    routing = journey.packet.tool_routing
+    decided = journey.mode is Mode.SINGLE and any(step.success for step in routing.steps)
+    return decided or not routing.reinjections_left or not cards
+
+
+async def _decide(
+    journey: Journey, cards: tuple[ToolCard, ...], *, final: bool, note: str
+) -> tuple[Written, Turn]:
+    native = (await journey.house.pool.capabilities(Role.PRIME)).tools is not False
+    told = await brief(journey, cards, apart=not native)
+    request = turn_request(
+        journey.packet,
+        cards,
+        system=told.system,
+        history=told.history,
+        settings=journey.settings.choose,
+        final=final,
+        tools=native,
+        order=journey.packet.context.available_tools,
+        guides="" if native else guides(journey, cards),
+        note=note,
+    )
+    written = await write(journey, request, purpose="decision", quiet=request.schema is not None)
+    turn = read_turn(replace(written.reply, text=written.text), cards, tools=native)
+    for problem in turn.problems:
+        journey.tell(ReplyRejected(packet_id=journey.packet.packet_id, purpose="decision", problem=problem))
+    if not turn.calls and written.call is not None:
+        call = meant(acting.wish_of(written.call), cards)
+        turn = replace(turn, calls=(call,) if isinstance(call, ToolCall) else ())
+    return written, turn
+
+
+def _stop(journey: Journey, written: Written) -> Route:
+    """It wants more tools and may not have them."""
+    if written.text:
+        return ended_with(journey, written)
+    turns = journey.packet.tool_routing.max_reinjections
+    reached = OutOfBudget(limit="turns", detail=f"the {turns} rounds of tools it may have are over")
+    return endings.limited(journey, reached, so_far(journey))
+
+
+async def run_calls(journey: Journey, calls: Sequence[ToolCall]) -> Outcome | None:
+    """Run what was asked for, all of it offered. The outcome that waits for a person, if one does."""
+    if not calls:
+        return None
+    chosen = [Selection(tool=call.name, arguments=call.arguments, confidence=1.0) for call in calls]
+    acting.selected(journey, chosen[0], beside=chosen[1:])
+    acting.status(journey, ExecutionStatus.AWAITING_CONFIDENCE)
+    acting.status(journey, ExecutionStatus.APPROVED, "the model's own choice; the rules decide")
+    outcomes = await acting.call_all(journey, calls)
+    ended = [outcome for outcome in outcomes if outcome.pending_id is None]
+    for selection, outcome in zip(chosen, outcomes, strict=True):
+        if outcome.pending_id is None:
+            acting.inject(journey, selection, outcome)
+    waiting = next((outcome for outcome in outcomes if outcome.pending_id is not None), None)
+    if waiting is None:
+        good = any(outcome.success for outcome in ended)
+        acting.status(journey, ExecutionStatus.EXECUTED if good else ExecutionStatus.FAILED)
+    return waiting

@@ -1,0 +1,79 @@
+"""What a model is told before the request: who it is, which tools there are, what was said before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from fingerpost.call.digest.tokens import count_tokens
+from fingerpost.choose.conversation import build
+from fingerpost.choose.instructions import WITH_TOOLS, WITHOUT_TOOLS, tool_guides, tool_instructions
+from fingerpost.choose.prompts import system_prompt
+from fingerpost.events import HistorySummarised
+from fingerpost.llm import Role
+from fingerpost.records import Message, ToolCard
+from fingerpost.router.journeys.journey import Journey
+
+OTHER_SHARE: Final = 0.4  # of the window, for tools, results and the answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Briefing:
+    """The beginning of a prompt."""
+
+    system: str
+    history: tuple[Message, ...]
+
+
+async def brief(journey: Journey, cards: Sequence[ToolCard], *, apart: bool = False) -> Briefing:
+    """The system prompt for these tools, and as much of the conversation as fits.
+
+    `apart`: what is said of each tool stands elsewhere, behind the conversation.
+    """
+    if apart:
+        instructions = WITH_TOOLS if cards else WITHOUT_TOOLS
+    else:
+        order = journey.packet.context.available_tools
+        instructions = tool_instructions(cards, order=order, usage=journey.house.usage())
+    return Briefing(
+        system=system_prompt(
+            persona=journey.asking.get("persona") or journey.settings.choose.persona,
+            instructions=instructions,
+            directives=journey.asking.get("directives") or journey.settings.choose.directives,
+        ),
+        history=await history_for(journey),
+    )
+
+
+def guides(journey: Journey, cards: Sequence[ToolCard]) -> str:
+    """When to use each of these tools and when not, in the order the conversation knows them."""
+    order = journey.packet.context.available_tools
+    return tool_guides(cards, order=order, usage=journey.house.usage())
+
+
+async def history_for(journey: Journey) -> tuple[Message, ...]:
+    """The conversation: whole where it fits, its beginning in fewer words where it does not."""
+    window = journey.house.pool.window(Role.PRIME)
+    if not journey.packet.context.history:
+        return journey.packet.context.history
+    if journey.fitted is None:
+        journey.fitted = await build(
+            journey.packet,
+            window_tokens=window,
+            reserve=int(window * OTHER_SHARE),
+            count=count_tokens,
+            ask=journey.asks(Role.LITE, "summary") if journey.settings.flags.summarise else None,
+            summaries=journey.house.summaries,
+        )
+        if journey.fitted.by:
+            journey.tell(
+                HistorySummarised(
+                    packet_id=journey.packet.packet_id,
+                    messages=journey.fitted.left_out,
+                    tokens_before=journey.fitted.tokens_before,
+                    tokens_after=journey.fitted.tokens_after,
+                    by=journey.fitted.by,
+                )
+            )
+    return journey.fitted.history

@@ -1,0 +1,73 @@
+"""What one request may cost: turns, tokens, seconds, money."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from fingerpost.llm import ModelReply
+from fingerpost.settings import ChooseSettings
+
+
+class OutOfBudget(Exception):
+    """A limit is reached. Never leaves the journey: it ends with guidance instead."""
+
+    def __init__(self, *, limit: str, detail: str) -> None:
+        super().__init__(detail)
+        self.limit = limit
+        self.detail = detail
+
+
+@dataclass(slots=True)
+class Spent:
+    """What the models have cost so far."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    milliseconds: float = 0.0
+    cost: float | None = None
+
+
+class Budget:
+    """Counts, and says when enough is enough."""
+
+    def __init__(self, settings: ChooseSettings, *, seconds: float | None = None) -> None:
+        self._settings = settings
+        self._seconds = settings.max_seconds if seconds is None else min(seconds, settings.max_seconds)
+        self._began = time.monotonic()
+        self.spent = Spent()
+
+    @property
+    def milliseconds(self) -> float:
+        return (time.monotonic() - self._began) * 1000
+
+    @property
+    def seconds_left(self) -> float:
+        return max(0.0, self._began + self._seconds - time.monotonic())
+
+    def check(self) -> None:
+        """Raises `OutOfBudget` when nothing more may be asked of a model."""
+        used = self.spent.prompt_tokens + self.spent.completion_tokens
+        if used >= self._settings.max_tokens:
+            detail = f"{used:,} of {self._settings.max_tokens:,} tokens are used (choose.max_tokens)"
+            raise OutOfBudget(limit="tokens", detail=detail)
+        most = self._settings.max_cost
+        if most is not None and self.spent.cost is not None and self.spent.cost >= most:
+            detail = f"{self.spent.cost:.4f} of {most:g} is spent (choose.max_cost)"
+            raise OutOfBudget(limit="cost", detail=detail)
+        if self.seconds_left <= 0:
+            raise self.too_late()
+
+    def too_late(self) -> OutOfBudget:
+        return OutOfBudget(limit="seconds", detail=f"{self._seconds:g} s are over (choose.max_seconds)")
+
+    def count(self, reply: ModelReply, *, prompt: int, completion: int, cost: float | None) -> None:
+        """`prompt` and `completion` are what the server says, or an estimate where it does not."""
+        spent = self.spent
+        spent.calls += 1
+        spent.prompt_tokens += prompt
+        spent.completion_tokens += completion
+        spent.milliseconds += reply.milliseconds
+        if cost is not None:
+            spent.cost = (spent.cost or 0.0) + cost

@@ -1,0 +1,179 @@
+"""How journeys end: every way leads to something a person can read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fingerpost.call.guidance import guidance
+from fingerpost.choose.sources import sources_of
+from fingerpost.errors import FingerpostError, ModelError
+from fingerpost.events import AnswerGiven, BudgetReached, QuestionAsked, RouteEnded
+from fingerpost.records import (
+    ErrorKind,
+    Outcome,
+    PacketState,
+    Pending,
+    Question,
+    RouteOutcome,
+    SystemTask,
+)
+from fingerpost.router.journeys.budget import OutOfBudget
+from fingerpost.router.journeys.journey import Journey
+from fingerpost.router.route import Route
+
+NO_MODEL = "no model"
+
+
+def answered(
+    journey: Journey, text: str, *, by: str, sources: tuple[str, ...] = (), detail: str = ""
+) -> Route:
+    return _over(journey, RouteOutcome.ANSWERED, text, by=by, sources=sources, detail=detail)
+
+
+def declined(journey: Journey, text: str, *, by: str = NO_MODEL, detail: str = "") -> Route:
+    """Nothing was done, and the person is told why."""
+    return _over(journey, RouteOutcome.DECLINED, text, by=by, detail=detail)
+
+
+def failed(journey: Journey) -> Route:
+    """Everything was tried: what was tried, and what the person can change."""
+    last = journey.failures[-1] if journey.failures else None
+    attempts = [attempt for outcome in journey.failures for attempt in outcome.attempts]
+    told = guidance(
+        attempts,
+        (last.error if last is not None else None) or ErrorKind.UNAVAILABLE,
+        tool=last.tool if last is not None else "",
+        detail=last.detail or last.content if last is not None else "",
+    )
+    return _over(journey, RouteOutcome.FAILED, told.text(), by=NO_MODEL, detail="\n".join(told.technical))
+
+
+def broken(journey: Journey, error: FingerpostError) -> Route:
+    """A part of the house failed; the person gets its hint, not its trace."""
+    hint = f" {error.hint}" if error.hint else ""
+    text = f"This could not be answered: {error}.{hint}"
+    return _over(journey, RouteOutcome.FAILED, text, by=NO_MODEL, detail=f"{type(error).__name__}: {error}")
+
+
+def limited(journey: Journey, reached: OutOfBudget, so_far: str = "") -> Route:
+    """A budget ran out: what there is, which limit it was, and what to do."""
+    journey.tell(
+        BudgetReached(packet_id=journey.packet.packet_id, limit=reached.limit, detail=reached.detail)
+    )
+    lines = [f"I stopped before I was done: {reached.detail}."]
+    if so_far:
+        lines += ["", "What was found so far:", so_far]
+    lines += ["", "Ask for a smaller part of it, or raise that limit."]
+    return _over(journey, RouteOutcome.LIMITED, "\n".join(lines), by=NO_MODEL, detail=reached.detail)
+
+
+async def waiting(journey: Journey, outcome: Outcome) -> Route:
+    """A call waits for a person. Nothing is held open: `Router.resume` goes on from the journal."""
+    assert outcome.pending_id is not None
+    pending = await journey.house.calls.approvals.get(outcome.pending_id)
+    return waiting_for(journey, pending) if pending is not None else failed(journey)
+
+
+def waiting_for(journey: Journey, pending: Pending) -> Route:
+    text = f"{pending.tool} waits for your approval as {pending.pending_id}: {pending.reason}"
+    return asked(journey, Question(text=text, tool=pending.tool, pending_id=pending.pending_id), pending)
+
+
+def asked(journey: Journey, question: Question, pending: Pending | None = None) -> Route:
+    """The person has to say something first."""
+    journey.schedule(SystemTask.DECISION, PacketState.WAITING)
+    journey.tell(QuestionAsked(packet_id=journey.packet.packet_id, question=question))
+    outcome = RouteOutcome.ASKED if pending is None else RouteOutcome.WAITING
+    return _route(journey, outcome, question.text, pending=pending, question=question)
+
+
+def standing(journey: Journey, outcome: RouteOutcome, text: str, *, by: str) -> Route:
+    """The journey is over already; nothing new is told."""
+    good = tuple(step for step in journey.packet.tool_routing.steps if step.success)
+    return _as_route(journey, outcome, text, by=by, sources=sources_of(good))
+
+
+def because_of(route: Route, error: ModelError) -> Route:
+    """The same route, which was gone without a model because none answered."""
+    return replace(route, detail=f"{error}".strip() if not route.detail else f"{route.detail}\n{error}")
+
+
+def _over(
+    journey: Journey,
+    outcome: RouteOutcome,
+    text: str,
+    *,
+    by: str,
+    sources: tuple[str, ...] = (),
+    detail: str = "",
+) -> Route:
+    journey.tell(AnswerGiven(packet_id=journey.packet.packet_id, text=text, by=by, sources=sources))
+    good = outcome in (RouteOutcome.ANSWERED, RouteOutcome.DECLINED)
+    journey.schedule(None, PacketState.ANSWERED if good else PacketState.FAILED)
+    return _route(journey, outcome, text, by=by, sources=sources, detail=detail)
+
+
+def _route(
+    journey: Journey,
+    outcome: RouteOutcome,
+    text: str,
+    *,
+    by: str = "",
+    sources: tuple[str, ...] = (),
+    pending: Pending | None = None,
+    question: Question | None = None,
+    detail: str = "",
+) -> Route:
+    spent = journey.budget.spent
+    journey.tell(
+        RouteEnded(
+            packet_id=journey.packet.packet_id,
+            outcome=outcome,
+            milliseconds=journey.budget.milliseconds,
+            model_milliseconds=spent.milliseconds,
+            tokens=spent.prompt_tokens + spent.completion_tokens,
+            cost=spent.cost,
+        )
+    )
+    return _as_route(
+        journey,
+        outcome,
+        text,
+        by=by,
+        sources=sources,
+        pending=pending,
+        question=question,
+        detail=detail,
+    )
+
+
+def _as_route(
+    journey: Journey,
+    outcome: RouteOutcome,
+    text: str,
+    *,
+    by: str = "",
+    sources: tuple[str, ...] = (),
+    pending: Pending | None = None,
+    question: Question | None = None,
+    detail: str = "",
+) -> Route:
+    spent = journey.budget.spent
+    return Route(
+        packet=journey.packet,
+        outcome=outcome,
+        mode=journey.mode,
+        answer=text,
+        answered_by=by,
+        sources=sources,
+        pending=pending,
+        question=question,
+        narrowing=journey.narrowing,
+        milliseconds=journey.budget.milliseconds,
+        model_milliseconds=spent.milliseconds,
+        model_calls=spent.calls,
+        prompt_tokens=spent.prompt_tokens,
+        completion_tokens=spent.completion_tokens,
+        cost=spent.cost,
+        detail=detail,
+    )

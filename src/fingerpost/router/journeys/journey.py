@@ -1,0 +1,244 @@
+"""One packet on its way: what is known of it, who is asked, what is told.
+
+The packet is the whole state. Whatever a model is told is made from it, so a journey
+that waited for a person goes on after a restart from what the journal holds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import anyio
+
+from fingerpost.call.digest.tokens import count_tokens
+from fingerpost.call.path import CallPath
+from fingerpost.catalog import Snapshot
+from fingerpost.choose.base import Ask
+from fingerpost.choose.calibration import Calibration
+from fingerpost.choose.fitting import Fitted
+from fingerpost.choose.summaries import Summaries
+from fingerpost.errors import ModelError
+from fingerpost.events import (
+    Event,
+    EventSink,
+    ModelAnswered,
+    PacketEvent,
+    RequestNarrowed,
+    TaskScheduled,
+    ToolsOffered,
+)
+from fingerpost.llm import ChatModel, ModelPool, ModelReply, ModelRequest, ModelUsage, OnText, Role
+from fingerpost.records import (
+    Confidence,
+    Entity,
+    Mode,
+    Narrowing,
+    Outcome,
+    Packet,
+    PacketState,
+    SystemTask,
+    ToolCard,
+    UsageProfile,
+)
+from fingerpost.router.guide import Guide
+from fingerpost.router.journeys.budget import Budget
+from fingerpost.router.journeys.offers import Offers
+from fingerpost.router.wanted import Asking
+from fingerpost.settings import Settings
+from fingerpost.store import Store
+
+logger = logging.getLogger("fingerpost.router")
+
+ERROR_SHOWN: Final = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class House:
+    """What every journey of one router shares."""
+
+    settings: Settings
+    events: EventSink
+    guide: Guide
+    calls: CallPath
+    pool: ModelPool
+    store: Store
+    offers: Offers
+    snapshot: Callable[[], Snapshot]
+    calibration: Callable[[], Awaitable[Calibration]]
+    learn: Callable[[Outcome, Packet], None]
+    summaries: Summaries
+    usage: Callable[[], Mapping[str, UsageProfile]]  # of tools, where instructions may follow it
+
+
+class Asked:
+    """A way to ask, as a model."""
+
+    def __init__(self, name: str, ask: Ask) -> None:
+        self.name = name
+        self._ask = ask
+
+    async def complete(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
+        return await self._ask(request)
+
+
+class Journey:
+    """What happens to one packet between the request and the answer."""
+
+    def __init__(
+        self,
+        house: House,
+        packet: Packet,
+        *,
+        mode: Mode,
+        asking: Asking,
+        narrowing: Narrowing | None = None,
+    ) -> None:
+        self.house = house
+        self.settings = house.settings
+        self.packet = packet
+        self.mode = mode
+        self.asking = asking
+        self.narrowing = narrowing
+        self.budget = Budget(house.settings.choose, seconds=asking.get("seconds"))
+        self.widened = False
+        self.failures: list[Outcome] = []
+        self.confidence: Confidence | None = None  # in the selection at hand
+        self.note = ""  # what the answering model has to know about why no tool was used
+        self.fitted: Fitted | None = None
+        self.unused: tuple[Entity, ...] = ()  # what the request names and no argument took up
+        self._on_text: OnText | None = asking.get("on_text")
+
+    # -- telling ------------------------------------------------------------------------------------
+
+    def tell(self, event: Event) -> None:
+        """A fact: it changes the packet, and everybody may know."""
+        if isinstance(event, PacketEvent):
+            self.packet = event.apply(self.packet)
+        self.house.events.emit(event)
+
+    def schedule(self, task: SystemTask | None, state: PacketState = PacketState.PROCESSING) -> None:
+        self.tell(TaskScheduled(packet_id=self.packet.packet_id, state=state, next_task=task))
+
+    @property
+    def streams(self) -> bool:
+        return self._on_text is not None
+
+    def say(self, text: str) -> None:
+        """A piece of the answer for whoever listens. A listener that fails costs nobody the answer."""
+        if text and self._on_text is not None:
+            try:
+                self._on_text(text)
+            except Exception:
+                logger.exception("whoever listened to the answer failed; it goes on without them")
+                self._on_text = None
+
+    # -- narrowing ----------------------------------------------------------------------------------
+
+    async def narrow(self) -> Narrowing:
+        """Which tools the request may use."""
+        self.schedule(SystemTask.INTENT_DETECTION)
+        found, facts = await self.house.guide.found(
+            self.house.snapshot(), self.packet, self.asking, model=self._chooser()
+        )
+        for fact in facts:
+            self.tell(fact)
+        self.narrowing = found
+        return found
+
+    async def narrow_for(self, text: str) -> Narrowing:
+        """Which tools suit what is still to be done."""
+        asking = self.asking.copy()
+        asking["asked_for_tools"] = True
+        used = tuple(step.tool for step in self.packet.tool_routing.steps if step.success)
+        asking["used"] = (*asking.get("used", ()), *used)
+        found, _ = await self.house.guide.found(
+            self.house.snapshot(), self.packet, asking, text=text, model=self._chooser()
+        )
+        self.tell(RequestNarrowed(packet_id=self.packet.packet_id, narrowing=found))
+        offered = tuple(candidate.tool for candidate in found.shortlist.offered)
+        self.tell(ToolsOffered(packet_id=self.packet.packet_id, tools=offered))
+        self.narrowing = found
+        return found
+
+    def _chooser(self) -> ChatModel | None:
+        """Whoever chooses servers, counted and told like every other question."""
+        pool = self.house.pool
+        return Asked(pool.name(Role.LITE), self.asks(Role.LITE, "servers")) if pool.ready else None
+
+    def cards(self) -> tuple[ToolCard, ...]:
+        """The tools offered now, those that still exist."""
+        snapshot = self.house.snapshot()
+        found = (snapshot.get(key) for key in self.packet.context.available_tools)
+        return tuple(card for card in found if card is not None)
+
+    # -- asking a model -----------------------------------------------------------------------------
+
+    def asks(self, role: Role, purpose: str, *, on_text: OnText | None = None) -> Ask:
+        """A way to ask a model that counts, bounds and tells."""
+
+        async def ask(request: ModelRequest) -> ModelReply:
+            self.budget.check()
+            reply = None
+            try:
+                with anyio.move_on_after(self.budget.seconds_left):
+                    reply = await self.house.pool.ask(role, request, on_text=on_text)
+            except ModelError as error:
+                self._tell_model(role, purpose, error=str(error)[:ERROR_SHOWN])
+                raise
+            except anyio.get_cancelled_exc_class():
+                self._tell_model(role, purpose, error="the request was cancelled")
+                raise
+            if reply is None:
+                self._tell_model(role, purpose, error="the time for the request is over")
+                raise self.budget.too_late()
+            self._count(role, purpose, request, reply)
+            return reply
+
+        return ask
+
+    def _count(self, role: Role, purpose: str, request: ModelRequest, reply: ModelReply) -> None:
+        usage = reply.usage
+        counted = usage or _estimate(request, reply)
+        self.budget.count(
+            reply,
+            prompt=counted.prompt_tokens,
+            completion=counted.completion_tokens,
+            cost=self.house.pool.cost(role, counted, stood_in=reply.stood_in),
+        )
+        self.house.events.emit(
+            ModelAnswered(
+                packet_id=self.packet.packet_id,
+                role=role.value,
+                purpose=purpose,
+                model=reply.model,
+                prompt_tokens=None if usage is None else usage.prompt_tokens,
+                completion_tokens=None if usage is None else usage.completion_tokens,
+                milliseconds=reply.milliseconds,
+                stood_in=reply.stood_in,
+            )
+        )
+
+    def _tell_model(self, role: Role, purpose: str, *, error: str) -> None:
+        name = self.house.pool.name(role) or "no model"
+        self.house.events.emit(
+            ModelAnswered(
+                packet_id=self.packet.packet_id, role=role.value, purpose=purpose, model=name, error=error
+            )
+        )
+
+    def with_cards(self, keys: tuple[str, ...]) -> None:
+        """Offer exactly these from now on."""
+        context = replace(self.packet.context, available_tools=keys)
+        if context != self.packet.context:
+            self.tell(ToolsOffered(packet_id=self.packet.packet_id, tools=keys))
+
+
+def _estimate(request: ModelRequest, reply: ModelReply) -> ModelUsage:
+    """What a reply cost whose server does not say it: a limit nobody counts towards would be none."""
+    return ModelUsage(
+        prompt_tokens=sum(count_tokens(message.text) for message in request.messages),
+        completion_tokens=count_tokens(reply.text),
+    )

@@ -1,0 +1,78 @@
+"""The ReAct agent: it says what it thinks, acts once, looks at what came back, and thinks again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fingerpost.choose.react import react_request
+from fingerpost.choose.react_reading import ReactTurn, read_react
+from fingerpost.events import ReplyRejected, ThoughtNoted
+from fingerpost.llm import ModelReply, Role
+from fingerpost.records import ToolCard
+from fingerpost.router.journeys import acting, endings
+from fingerpost.router.journeys.agents import is_final, offer, run_calls
+from fingerpost.router.journeys.briefing import brief, guides
+from fingerpost.router.journeys.budget import OutOfBudget
+from fingerpost.router.journeys.journey import Journey
+from fingerpost.router.journeys.writing import cleaned, ended_with, so_far
+from fingerpost.router.route import Route
+
+MOST_JUNK = 2  # replies in a row that say nothing usable
+
+
+async def reacting(journey: Journey) -> Route:
+    """From the request to the answer."""
+    await journey.narrow()
+    offer(journey)
+    return await take_turns(journey)
+
+
+async def take_turns(journey: Journey) -> Route:
+    """Think, act, observe, until there is an answer."""
+    junk, note = 0, ""
+    while True:
+        cards = journey.cards()
+        last = is_final(journey, cards)
+        reply, turn = await _think(journey, cards, last=last, note=note)
+        if turn.call is None and turn.answer:
+            written = await cleaned(journey, replace(reply, text=turn.answer))
+            journey.say(written.text)
+            return ended_with(journey, written)
+        if last or junk >= MOST_JUNK:
+            return _stop(journey)
+        junk, note = (0, "") if turn.call is not None else (junk + 1, turn.problem)
+        waiting = await run_calls(journey, () if turn.call is None else (turn.call,))
+        acting.reinject(journey)
+        if waiting is not None:
+            return await endings.waiting(journey, waiting)
+
+
+async def _think(
+    journey: Journey, cards: tuple[ToolCard, ...], *, last: bool, note: str
+) -> tuple[ModelReply, ReactTurn]:
+    told = await brief(journey, cards, apart=True)
+    number = journey.packet.tool_routing.reinjection_count + 1
+    request = react_request(
+        journey.packet,
+        cards,
+        system=told.system,
+        history=told.history,
+        settings=journey.settings.choose,
+        last=last,
+        order=journey.packet.context.available_tools,
+        guides=guides(journey, cards),
+        note=note,
+    )
+    reply = await journey.asks(Role.PRIME, "turn")(request)
+    turn = read_react(reply.text, cards, last=last)
+    if turn.thought:
+        journey.tell(ThoughtNoted(packet_id=journey.packet.packet_id, turn=number, text=turn.thought))
+    if turn.problem:
+        journey.tell(ReplyRejected(packet_id=journey.packet.packet_id, purpose="turn", problem=turn.problem))
+    return reply, turn
+
+
+def _stop(journey: Journey) -> Route:
+    turns = journey.packet.tool_routing.max_reinjections
+    reached = OutOfBudget(limit="turns", detail=f"the {turns} turns it may have are over")
+    return endings.limited(journey, reached, so_far(journey))

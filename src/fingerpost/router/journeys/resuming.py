@@ -1,0 +1,174 @@
+"""Going on with a packet that waited for a person, from what the journal holds of it.
+
+What was decided is carried out, once: a call whose result is part of the packet already is not made
+again. Of several calls that one turn asked for, all are decided before the journey goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from fingerpost.events import (
+    ApprovalRequested,
+    ConfidenceJudged,
+    QuestionAsked,
+    RequestNarrowed,
+    RouteEnded,
+    rebuild,
+)
+from fingerpost.records import (
+    Confidence,
+    Decision,
+    ErrorKind,
+    ExecutionStatus,
+    Mode,
+    Narrowing,
+    Outcome,
+    Packet,
+    PacketState,
+    Pending,
+    Question,
+    RouteOutcome,
+    Selection,
+    SystemTask,
+    ToolCall,
+)
+from fingerpost.router.journeys import acting, agents, endings, keyless, reacting, staged
+from fingerpost.router.journeys.journey import Journey
+from fingerpost.router.journeys.samples import note_outcome
+from fingerpost.router.journeys.writing import conclude_for_good
+from fingerpost.router.route import Route
+from fingerpost.store import Recorded, Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remembered:
+    """A packet as it stood, and what was concluded about it last."""
+
+    packet: Packet | None
+    narrowing: Narrowing | None
+    confidence: Confidence | None
+    question: Question | None  # what the person was asked last
+    outcome: RouteOutcome | None  # how it ended the last time, or what it waited for
+    asked: tuple[str, ...]  # the ids of all calls that ever waited, the oldest first
+
+
+async def remembered(store: Store, packet_id: str) -> Remembered:
+    """What the journal holds of a packet."""
+    await store.journal.flush()
+    events = [entry.event async for entry in _all(store, packet_id)]
+    narrowings = [event.narrowing for event in events if isinstance(event, RequestNarrowed)]
+    judged = [event.confidence for event in events if isinstance(event, ConfidenceJudged)]
+    questions = [event.question for event in events if isinstance(event, QuestionAsked)]
+    outcomes = [event.outcome for event in events if isinstance(event, RouteEnded)]
+    return Remembered(
+        packet=rebuild(events),
+        narrowing=narrowings[-1] if narrowings else None,
+        confidence=judged[-1] if judged else None,
+        question=questions[-1] if questions else None,
+        outcome=outcomes[-1] if outcomes else None,
+        asked=tuple(event.pending_id for event in events if isinstance(event, ApprovalRequested)),
+    )
+
+
+async def _all(store: Store, packet_id: str) -> AsyncIterator[Recorded]:
+    after = 0
+    while page := await store.journal.events(packet_id=packet_id, after_seq=after):
+        for entry in page:
+            yield entry
+        after = page[-1].seq
+
+
+async def resume(journey: Journey, pending: Pending, known: Remembered) -> Route:
+    """Run what was allowed (or hear that it was not), and go on to the answer."""
+    if pending.decision is Decision.WAITING:
+        return endings.waiting_for(journey, pending)
+    if _is_done(journey, pending) and (over := _over(journey, known)) is not None:
+        return over
+    waiting: Pending | None = None
+    for each in (pending, *await _others(journey, pending, known)):
+        if each.decision is Decision.WAITING:
+            waiting = waiting or each
+        elif not _is_done(journey, each):
+            stopped = await _carry_out(journey, each)
+            if stopped is not None:
+                return stopped
+    return endings.waiting_for(journey, waiting) if waiting is not None else await _go_on(journey, pending)
+
+
+def _is_done(journey: Journey, pending: Pending) -> bool:
+    """Whether what became of the call is part of the packet."""
+    return any(step.call_id == pending.call_id for step in journey.packet.tool_routing.steps)
+
+
+def _over(journey: Journey, known: Remembered) -> Route | None:
+    """The end the journey has come to already; None where it was interrupted, or waits for another call."""
+    state = journey.packet.status.state
+    if state is PacketState.WAITING and known.question is not None and known.question.pending_id is None:
+        return endings.asked(journey, known.question)
+    answer = next((field for field in journey.packet.content.data_fields if field.key == "answer"), None)
+    if answer is None or state not in (PacketState.ANSWERED, PacketState.FAILED):
+        return None
+    outcome = known.outcome or RouteOutcome.ANSWERED
+    return endings.standing(journey, outcome, str(answer.value), by=answer.source or "")
+
+
+async def _others(journey: Journey, pending: Pending, known: Remembered) -> list[Pending]:
+    """The other calls of this packet a person was asked about, as they stand."""
+    approvals = journey.house.calls.approvals
+    others = [await approvals.get(each) for each in dict.fromkeys(known.asked) if each != pending.pending_id]
+    return [each for each in others if each is not None]
+
+
+async def _carry_out(journey: Journey, pending: Pending) -> Route | None:
+    """Do what was decided about one call. A route where it has to wait once more."""
+    journey.schedule(SystemTask.TOOL_EXECUTION)
+    context = acting.context_of(journey, ToolCall(name=pending.tool, arguments=pending.arguments))
+    outcome = await journey.house.calls.resume(pending.pending_id, context)
+    if outcome.pending_id is not None:
+        return await endings.waiting(journey, outcome)
+    arguments = pending.arguments if pending.edited_arguments is None else pending.edited_arguments
+    selection = Selection(tool=pending.tool, arguments=arguments)
+    _tell(journey, pending, selection, outcome)
+    note_outcome(journey, outcome)
+    acting.inject(journey, selection, outcome)
+    return None
+
+
+def _tell(journey: Journey, pending: Pending, selection: Selection, outcome: Outcome) -> None:
+    status = journey.packet.tool_routing.execution_status
+    if status not in (ExecutionStatus.AWAITING_CONFIDENCE, ExecutionStatus.APPROVED):
+        acting.selected(journey, selection)  # the turn's first call is done: this is the next one
+        acting.status(journey, ExecutionStatus.AWAITING_CONFIDENCE)
+        status = ExecutionStatus.AWAITING_CONFIDENCE
+    if pending.decision is not Decision.APPROVED:
+        acting.status(journey, ExecutionStatus.USER_DENIED, pending.decision_reason or pending.decision.value)
+        return
+    if status is ExecutionStatus.AWAITING_CONFIDENCE:
+        acting.status(journey, ExecutionStatus.APPROVED, f"by {pending.decided_by}")
+    acting.status(journey, ExecutionStatus.EXECUTED if outcome.success else ExecutionStatus.FAILED)
+
+
+async def _go_on(journey: Journey, pending: Pending) -> Route:
+    """From the results to the answer."""
+    steps = journey.packet.tool_routing.steps
+    refused = any(step.error == ErrorKind.CANCELLED.value for step in steps)
+    if refused and not any(step.success for step in steps):
+        return endings.declined(journey, _refusal(pending))
+    if journey.mode is Mode.KEYLESS or not journey.house.pool.ready:
+        return keyless.conclude_keyless(journey)
+    if journey.mode is Mode.STAGED:
+        error = None if steps[-1].error is None else ErrorKind(steps[-1].error)
+        following = await staged.after_result(journey, success=steps[-1].success, error=error)
+        return await (staged.go_round(journey) if following is staged.Next.AGAIN else staged.finish(journey))
+    if refused:
+        return await conclude_for_good(journey)
+    turns = reacting.take_turns if journey.mode is Mode.REACT else agents.take_turns
+    return await turns(journey)
+
+
+def _refusal(pending: Pending) -> str:
+    if pending.decision is Decision.EXPIRED:
+        return f"Nobody decided about {pending.tool} in time, so it was not done."
+    return f"You said no to {pending.tool}, so it was not done."

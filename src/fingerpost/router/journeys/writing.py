@@ -1,0 +1,186 @@
+"""The final answer: written by the prime model, guarded while it streams, with its sources named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+import anyio.to_thread
+
+from fingerpost.choose.answering import AT_THE_CAP, answer_request, direct_request
+from fingerpost.choose.certain import keyless_answer
+from fingerpost.choose.guard import Guard, Invented
+from fingerpost.choose.sources import names_source, sources_line, sources_of
+from fingerpost.errors import ModelError
+from fingerpost.events import SyntaxStopped
+from fingerpost.llm import ModelReply, ModelRequest, Role
+from fingerpost.records import Message, Selection, SystemTask, as_valid_text
+from fingerpost.router.journeys import endings
+from fingerpost.router.journeys.briefing import Briefing, brief
+from fingerpost.router.journeys.journey import Journey
+from fingerpost.router.route import Route
+
+LONGEST_ANSWER: Final = 200_000  # characters; what comes after them is not even looked at
+_LARGE: Final = 20_000  # characters: looking at more takes a while, so a thread does it
+PLAINLY = "Your last answer held nothing but tool syntax. Answer in plain words; no tool can be called now."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What a model wrote, without what it should not have written."""
+
+    text: str
+    reply: ModelReply
+    call: Selection | None = None  # a call of a real tool that stood in the text
+
+
+async def conclude(journey: Journey) -> Route | Selection:
+    """The answer. A `Selection` is a call the model wrote into it, to be considered properly."""
+    written = await _draft(journey)
+    if isinstance(written, Route):
+        return written
+    if written.call is not None and journey.packet.tool_routing.reinjections_left:
+        return written.call
+    return ended_with(journey, written)
+
+
+async def conclude_for_good(journey: Journey) -> Route:
+    """The answer, whatever else the model would like to do."""
+    written = await _draft(journey)
+    return written if isinstance(written, Route) else ended_with(journey, written)
+
+
+async def _draft(journey: Journey) -> Route | Written:
+    """What the prime model writes; a route where there is nothing for it to write about."""
+    journey.schedule(SystemTask.GENERATE_DRAFT)
+    steps = journey.packet.tool_routing.steps
+    if steps and not any(step.success for step in steps) and journey.failures:
+        return endings.failed(journey)
+    told = await brief(journey, ())
+    request = _request(journey, told)
+    try:
+        written = await write(journey, request)
+        if not written.text and written.call is None:
+            written = await write(journey, replace(request, messages=(*request.messages, _plainly())))
+    except ModelError as error:
+        return unwritten(journey, error)
+    return written
+
+
+def _request(journey: Journey, told: Briefing) -> ModelRequest:
+    packet, settings, note = journey.packet, journey.settings.choose, journey.note
+    steps = packet.tool_routing.steps
+    if not steps and not note:
+        return direct_request(packet, system=told.system, history=told.history, settings=settings)
+    if steps and not packet.tool_routing.reinjections_left:
+        note = f"{note} {AT_THE_CAP}".strip()
+    return answer_request(packet, system=told.system, history=told.history, settings=settings, note=note)
+
+
+def ended_with(journey: Journey, written: Written) -> Route:
+    """The journey's end with this text, its sources named."""
+    good = tuple(step for step in journey.packet.tool_routing.steps if step.success)
+    text = written.text
+    if not text:
+        return endings.declined(
+            journey, "The model gave no answer in words. Ask again, or ask another model."
+        )
+    if good and not names_source(text, good):
+        line = sources_line(good, language=language_of(journey))
+        journey.say(f"\n\n{line}")
+        text = f"{text}\n\n{line}"
+    return endings.answered(journey, text, by=written.reply.model, sources=sources_of(good))
+
+
+async def write(
+    journey: Journey, request: ModelRequest, *, purpose: str = "answer", quiet: bool = False
+) -> Written:
+    """Have the prime model write, with the guard between it and everybody else."""
+    if quiet or not journey.streams:
+        return await cleaned(journey, await journey.asks(Role.PRIME, purpose)(request))
+    if not journey.settings.flags.syntax_guard:
+        reply = await journey.asks(Role.PRIME, purpose, on_text=journey.say)(request)
+        return Written(text=_bounded(reply.text).strip(), reply=reply)
+    guard = Guard(journey.house.snapshot().cards)
+    stream = guard.stream(about_syntax=guard.is_about_syntax(journey.packet.content.original_prompt))
+    shown: list[str] = []
+    read = 0
+
+    def pass_on(piece: str) -> None:
+        if piece:
+            shown.append(piece)
+            journey.say(as_valid_text(piece))
+
+    def take(piece: str) -> None:
+        nonlocal read
+        piece = piece[: max(0, LONGEST_ANSWER - read)]
+        read += len(piece)
+        pass_on(stream.feed(piece))
+
+    ask = journey.asks(Role.PRIME, purpose, on_text=take)
+    reply = await ask(request)
+    pass_on(stream.end())
+    return _written(journey, as_valid_text("".join(shown)), stream.stopped, reply)
+
+
+def _bounded(text: str) -> str:
+    return as_valid_text(text[:LONGEST_ANSWER])
+
+
+async def cleaned(journey: Journey, reply: ModelReply) -> Written:
+    """The reply without invented tool syntax."""
+    said = _bounded(reply.text)
+    if not journey.settings.flags.syntax_guard:
+        return Written(text=said.strip(), reply=reply)
+    guard = Guard(journey.house.snapshot().cards)
+    about = guard.is_about_syntax(journey.packet.content.original_prompt)
+    look = partial(guard.clean, said, about_syntax=about)
+    found = await anyio.to_thread.run_sync(look) if len(said) > _LARGE else look()
+    return _written(journey, found.text, found.stopped, reply)
+
+
+def _written(journey: Journey, text: str, stopped: tuple[Invented, ...], reply: ModelReply) -> Written:
+    call = next((_selection(one) for one in stopped if one.name and one.arguments is not None), None)
+    for syntax in dict.fromkeys(one.syntax for one in stopped):
+        count = sum(one.syntax == syntax for one in stopped)
+        rerouted = call.tool if call is not None else None
+        journey.tell(
+            SyntaxStopped(packet_id=journey.packet.packet_id, syntax=syntax, count=count, rerouted=rerouted)
+        )
+    return Written(text=text.strip(), reply=reply, call=call)
+
+
+def _selection(one: Invented) -> Selection:
+    assert one.name is not None
+    return Selection(
+        tool=one.name,
+        arguments=one.arguments or {},
+        reasoning="the model wrote this call into its answer",
+        confidence=0.5,
+    )
+
+
+def unwritten(journey: Journey, error: ModelError) -> Route:
+    """The model is gone but the tools have answered: their own words are better than none."""
+    good = tuple(step for step in journey.packet.tool_routing.steps if step.success)
+    if not good:
+        return endings.broken(journey, error)
+    text = keyless_answer(good, language_of(journey), configured=True)
+    journey.say(text)
+    return endings.answered(journey, text, by=endings.NO_MODEL, sources=sources_of(good), detail=str(error))
+
+
+def so_far(journey: Journey) -> str:
+    """What the tools have said until now, for a journey that ends before its answer."""
+    good = [step for step in journey.packet.tool_routing.steps if step.success]
+    return keyless_answer(good, language_of(journey), configured=True) if good else ""
+
+
+def _plainly() -> Message:
+    return Message(role="user", text=PLAINLY)
+
+
+def language_of(journey: Journey) -> str:
+    """The language the person wrote in."""
+    return journey.narrowing.signals.language if journey.narrowing is not None else "en"

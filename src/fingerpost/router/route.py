@@ -1,0 +1,86 @@
+"""The journey of one request, as it stands when `Router.route` returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from fingerpost.events import Event
+from fingerpost.records import (
+    Json,
+    Mode,
+    Narrowing,
+    Packet,
+    Pending,
+    Question,
+    RouteOutcome,
+)
+from fingerpost.records.codec import to_plain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """How it ended, or where it waits, and everything that led there.
+
+    `answer` always holds something a person can read: the answer, the question they
+    are asked, what waits for them, or guidance. `detail` is the technical truth.
+    """
+
+    packet: Packet
+    outcome: RouteOutcome
+    mode: Mode
+    answer: str
+    answered_by: str = ""  # the model; "no model" when none wrote it
+    sources: tuple[str, ...] = ()  # the tools the answer rests on
+    pending: Pending | None = None
+    question: Question | None = None
+    narrowing: Narrowing | None = None
+    events: tuple[Event, ...] = ()
+    milliseconds: float = 0.0
+    model_milliseconds: float = 0.0
+    model_calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float | None = None
+    detail: str = ""
+
+    @property
+    def packet_id(self) -> str:
+        return self.packet.packet_id
+
+    @property
+    def trace(self) -> str:
+        """One line per thing that happened."""
+        return "\n".join(f"{event.kind}: {event.summary()}".rstrip(": ") for event in self.events)
+
+    def as_json(self) -> dict[str, Json]:
+        """Everything but the events, which the journal keeps."""
+        return {
+            "packet_id": self.packet_id,
+            "outcome": self.outcome.value,
+            "mode": self.mode.value,
+            "answer": self.answer,
+            "answered_by": self.answered_by,
+            "sources": list(self.sources),
+            "pending": None if self.pending is None else to_plain(self.pending),
+            "question": None if self.question is None else to_plain(self.question),
+            "narrowing": None if self.narrowing is None else to_plain(self.narrowing),
+            "steps": [to_plain(step) for step in self.packet.tool_routing.steps],
+            "milliseconds": round(self.milliseconds, 3),
+            "model_milliseconds": round(self.model_milliseconds, 3),
+            "model_calls": self.model_calls,
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "cost": self.cost,
+            "detail": self.detail,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerPiece:
+    """A piece of the answer, as it is being written. Only in streams: journals keep the whole."""
+
+    text: str
+
+
+StreamItem: TypeAlias = Event | AnswerPiece | Route  # what `Router.stream` gives; the route comes last

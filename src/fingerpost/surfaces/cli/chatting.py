@@ -1,0 +1,143 @@
+"""A conversation at the terminal: lines in, answers out, everything said is remembered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from fingerpost.errors import FingerpostError
+from fingerpost.records import Approval, Message, Mode, Pending, new_id
+from fingerpost.settings import Loaded
+from fingerpost.surfaces.cli.asking import footer, show_question
+from fingerpost.surfaces.cli.backstage import Backstage
+from fingerpost.surfaces.cli.chat_commands import COMMANDS, is_command, obey
+from fingerpost.surfaces.cli.conversations import exchange, open_question, recall
+from fingerpost.surfaces.cli.dialogue import Dialogue
+from fingerpost.surfaces.cli.lines import Lines
+from fingerpost.surfaces.cli.permission import ask_permission, show_pending
+from fingerpost.surfaces.cli.person import person
+from fingerpost.surfaces.cli.screen import count, plain
+from fingerpost.surfaces.cli.speaking import note
+
+if TYPE_CHECKING:
+    from fingerpost.router import Asking, Route
+
+HOW_TO_DECIDE: Final = "Decide with /approve, /approve no REASON or /approve edit KEY=VALUE."
+
+
+def talk(
+    loaded: Loaded, *, conversation: str | None, mode: str | None, server: str | None, wait: float
+) -> int:
+    """Until the person ends it."""
+    with Backstage(loaded) as stage:
+        stage.ready(server=server, wait=wait)
+        lines = Lines(list(COMMANDS))
+        chat = Chat(stage, lines, conversation=conversation, mode=mode, server=server)
+        chat.greet()
+        chat.go_on()
+    return 0
+
+
+class Chat:
+    """One person's conversation, or several after one another."""
+
+    def __init__(
+        self,
+        stage: Backstage,
+        lines: Lines,
+        *,
+        conversation: str | None,
+        mode: str | None,
+        server: str | None,
+    ) -> None:
+        self.stage = stage
+        self.mode = mode
+        self.server = server
+        self.by = person()
+        self.conversation = conversation or new_id("ses")
+        self.history: tuple[Message, ...] = ()
+        self._asked: Route | None = None  # what the next line may answer, where no model reads along
+        if conversation is not None:
+            store = stage.router.store
+            self.history = stage.run(lambda _: recall(store, conversation))
+            self._asked = stage.run(lambda _: open_question(store, conversation))
+        self.last: Route | None = None
+        self._lines = lines
+        self._dialogue = Dialogue(stage)
+
+    def greet(self) -> None:
+        tools = count(len(self.stage.router.tools.cards), "tool")
+        before = f", {count(len(self.history), 'message')} so far" if self.history else ""
+        note(f"{tools}; conversation {plain(self.conversation)}{before}. /help says what else there is.")
+
+    def go_on(self) -> None:
+        """Line by line until there is no more."""
+        while True:
+            try:
+                line = self._lines.next()
+            except KeyboardInterrupt:
+                note("\nCtrl-D ends the conversation.")
+                continue
+            if line is None:
+                break
+            if line.strip():
+                self._take(line.strip())
+        if self._lines.typed:
+            click.echo(err=True)
+        note(f"Go on later with `fingerpost chat --conversation {plain(self.conversation)}`.")
+
+    def _take(self, line: str) -> None:
+        """One line, whatever becomes of it: the conversation goes on."""
+        try:
+            if is_command(line):
+                obey(self, line)
+            else:
+                self.ask(line)
+        except KeyboardInterrupt:
+            note("stopped")
+        except FingerpostError as error:
+            click.echo(click.style("error: ", fg="red", bold=True) + plain(str(error)), err=True)
+            if error.hint:
+                click.echo(click.style("  fix: ", fg="green") + plain(error.hint), err=True)
+
+    def ask(self, text: str) -> None:
+        """A request, with everything said before it."""
+        asking: Asking = {
+            "history": self.history,
+            "conversation": self.conversation,
+            "caller": self.by,
+            "server": self.server,
+            "mode": self.mode,
+            "working_directory": str(Path.cwd()),
+        }
+        route = self._dialogue.follow(self._asked, text, asking)
+        self._heard(self._dialogue.settle(route, self._decide))
+
+    def approve(self, approval: Approval) -> None:
+        """What waited goes on."""
+        assert self.last is not None
+        self._heard(self._dialogue.settle(self._dialogue.resume(self.last, approval), self._decide))
+
+    def begin(self) -> None:
+        """Another conversation, from nothing."""
+        self.conversation, self.history, self.last, self._asked = new_id("ses"), (), None, None
+
+    def _heard(self, route: Route) -> None:
+        self.last = route
+        self._asked = route if route.mode is Mode.KEYLESS and route.pending is None else None
+        if route.pending is not None:
+            if not self._lines.typed:
+                show_pending(route.pending)
+            note(HOW_TO_DECIDE)
+            return
+        self.history = exchange(route.packet, route.answer)
+        if route.question is not None:
+            show_question(route)
+        else:
+            note(footer(route))
+
+    def _decide(self, pending: Pending) -> Approval | None:
+        # From a pipe the next line may be the next request: only /approve is an answer to this.
+        return ask_permission(pending, by=self.by) if self._lines.typed else None

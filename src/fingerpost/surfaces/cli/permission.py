@@ -1,0 +1,94 @@
+"""A call that waits for a person: exactly what would run, and the person's word on it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from fingerpost.catalog import visible
+from fingerpost.redaction import scrub_json
+from fingerpost.surfaces.cli.pairs import read_pairs
+from fingerpost.surfaces.cli.person import ask_line
+from fingerpost.surfaces.cli.screen import plain
+
+if TYPE_CHECKING:
+    from fingerpost.records import Approval, Pending
+
+LONGEST_VALUE: Final = 2_000
+MOST_TRIES: Final = 5  # answers that are none of the four
+
+_DOES: Final = {"read": "reads", "write": "changes things", "destroy": "destroys things"}
+
+
+def show_pending(pending: Pending) -> None:
+    """Everything the decision is about, on stderr."""
+    for line in pending_lines(pending):
+        click.echo(line, err=True)
+
+
+def pending_lines(pending: Pending) -> Iterator[str]:
+    """The call as it would run, one line per argument."""
+    tool = click.style(plain(pending.operation), bold=True)
+    yield f"{tool} waits for you: it {_DOES.get(pending.effect.value, pending.effect.value)}"
+    shown: Any = scrub_json(pending.arguments)
+    width = max((len(name) for name in pending.arguments), default=0)
+    for name, value in shown.items():
+        yield f"  {plain(name):<{width}}  {_value(value)}"
+    if not pending.arguments:
+        yield "  (no arguments)"
+    yield click.style(f"  because: {plain(pending.reason)}", dim=True)
+
+
+def _value(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    shown = visible(text)  # a line break is written out: each line of the question is one argument, no more
+    return shown if len(shown) <= LONGEST_VALUE else f"{shown[:LONGEST_VALUE]}… ({len(shown):,} characters)"
+
+
+def ask_permission(pending: Pending, *, by: str) -> Approval | None:
+    """The person's word; None when they leave without one, and the call goes on waiting."""
+    show_pending(pending)
+    wide = pending.conversation is not None
+    choices = "[y]es, " + ("yes for this [c]onversation, " if wide else "") + "[e]dit, [n]o: "
+    for _ in range(MOST_TRIES):
+        said = ask_line(f"Run it? {choices}")
+        if said is None:
+            return None
+        approval = _understood(said.strip().lower(), pending, by=by, wide=wide)
+        if approval is not None:
+            return approval
+    return None
+
+
+def _understood(said: str, pending: Pending, *, by: str, wide: bool) -> Approval | None:
+    match said:
+        case "y" | "yes":
+            return pending.approve(by=by)
+        case "c" | "conversation" if wide:
+            return pending.approve(by=by, for_conversation=True)
+        case "n" | "no":
+            return pending.reject(by=by, reason=(ask_line("Why not? (may be empty) ") or "").strip() or None)
+        case "e" | "edit":
+            return _edited(pending, by=by)
+        case _:
+            return None
+
+
+def _edited(pending: Pending, *, by: str) -> Approval | None:
+    """The call with other arguments; None when nothing was changed."""
+    click.echo("Change arguments with KEY=VALUE or KEY:=JSON; an empty line runs it.", err=True)
+    changed: dict[str, Any] = {}
+    while line := (ask_line("  ") or "").strip():
+        try:
+            changed |= read_pairs([line])
+        except click.BadParameter as wrong:
+            click.echo(f"  {wrong.message}", err=True)
+    return edited(pending, changed, by=by) if changed else None
+
+
+def edited(pending: Pending, changed: Mapping[str, Any], *, by: str) -> Approval:
+    """Leave for the call with these arguments changed."""
+    return pending.approve(by=by, arguments={**pending.arguments, **changed})

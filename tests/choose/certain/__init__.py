@@ -1,0 +1,1 @@
+"""Requests with the arguments a careful person would fill in, and the tools they are for."""

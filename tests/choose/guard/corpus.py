@@ -1,0 +1,60 @@
+"""The corpora: what models invent, and ordinary text that comes as near to it as it can."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fingerpost.choose.guard import Guard
+from fingerpost.records import JsonObject
+from tests.catalog.definitions import card, tool
+
+_HERE = Path(__file__).parent
+# Names of every kind: distinctive ones, and words that ordinary text is full of.
+TOOLS = tuple(
+    card(tool(name), server=server)
+    for server, name in (
+        ("weather", "get_weather"),
+        ("files", "read_file"),
+        ("files", "write_file"),
+        ("web", "search"),
+        ("mail", "send_email"),
+        ("clock", "current_time"),
+        ("calendar", "create_event"),
+        ("memory", "search_memory"),
+        ("home", "run"),
+        ("home", "update"),
+    )
+)
+GUARD = Guard(TOOLS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One text, what may be shown of it, and the call it hides, if that names a real tool."""
+
+    text: str
+    clean: str
+    syntax: str = ""
+    tool: str | None = None
+    arguments: JsonObject | None = None
+    about: bool = False
+
+
+def invented() -> tuple[Sample, ...]:
+    return _read("invented.jsonl") + _read("invented_held_out.jsonl")
+
+
+def ordinary() -> tuple[Sample, ...]:
+    return _read("ordinary.jsonl") + _read("ordinary_held_out.jsonl")
+
+
+def _read(name: str) -> tuple[Sample, ...]:
+    lines = (_HERE / name).read_text("utf-8").splitlines()
+    return tuple(_sample(json.loads(line)) for line in lines)
+
+
+def _sample(entry: dict[str, Any]) -> Sample:
+    return Sample(**{"clean": entry["text"], **entry})

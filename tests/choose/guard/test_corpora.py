@@ -1,0 +1,47 @@
+"""Everything in the corpus of inventions is stopped; nothing in the corpus of ordinary text is touched."""
+
+from __future__ import annotations
+
+import pytest
+
+from fingerpost.choose.guard import Guard
+from tests.choose.guard.corpus import GUARD, TOOLS, Sample, invented, ordinary
+from tests.requirements import proves
+
+
+@proves("A15")
+@pytest.mark.parametrize("sample", invented(), ids=lambda sample: sample.text[:40])
+def test_invented_syntax_is_stopped_and_the_rest_of_the_answer_stays(sample: Sample) -> None:
+    cleaned = GUARD.clean(sample.text)
+    assert cleaned.text == sample.clean
+    assert cleaned.stopped
+
+
+@proves("A15")
+@pytest.mark.parametrize("sample", invented(), ids=lambda sample: sample.text[:40])
+def test_a_call_of_a_real_tool_can_be_made_properly_and_no_other(sample: Sample) -> None:
+    calls = [(one.name, one.arguments) for one in GUARD.clean(sample.text).stopped if one.name is not None]
+    if sample.tool is None:
+        assert not any(arguments for _, arguments in calls)
+    else:
+        assert calls[0] == (sample.tool, sample.arguments)
+
+
+@proves("A15")
+@pytest.mark.parametrize("sample", ordinary(), ids=lambda sample: sample.text[:40])
+def test_ordinary_text_and_code_survive_unchanged(sample: Sample) -> None:
+    cleaned = GUARD.clean(sample.text, about_syntax=sample.about)
+    assert cleaned.text == sample.text
+    assert cleaned.stopped == ()
+
+
+@pytest.mark.parametrize("sample", ordinary(), ids=lambda sample: sample.text[:40])
+def test_ordinary_text_survives_where_no_tools_are_known(sample: Sample) -> None:
+    assert Guard(()).clean(sample.text, about_syntax=sample.about).text == sample.text
+
+
+def test_the_corpora_are_as_large_as_promised() -> None:
+    assert len({sample.text for sample in invented()}) >= 310
+    assert len({sample.text for sample in ordinary()}) >= 360
+    assert len({sample.syntax for sample in invented()}) >= 20
+    assert len(TOOLS) == 10

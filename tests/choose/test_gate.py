@@ -1,0 +1,92 @@
+"""Selection, review and gate together, as a request meets them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fingerpost.choose.calibration import Calibration
+from fingerpost.choose.confidence import judge
+from fingerpost.choose.review import review
+from fingerpost.choose.selection import select
+from fingerpost.errors import ModelUnavailable
+from fingerpost.llm import ModelReply
+from fingerpost.records import Candidate, Confidence, ConfidenceSample, GateVerdict, Shortlist
+from fingerpost.settings import Settings
+from fingerpost.store import Store
+from fingerpost.testing import ScriptedModel
+from tests.choose.selecting import OFFERED, Sample, card_of, packet, samples
+from tests.requirements import proves
+from tests.store.samples import NOON
+
+SETTINGS = Settings()
+SELECTED = '{"reasoning": "r", "tool": "files__delete_file", "arguments": {"path": "a"}, "confidence": 0.95}'
+APPROVED = '{"reasoning": "r", "approved": true, "confidence": 0.9}'
+FOUND = Shortlist(
+    candidates=tuple(
+        Candidate(tool=card.key, score=0.9 if card.name == "delete_file" else 0.5, offered=True)
+        for card in OFFERED
+    ),
+    fit=0.9,
+)
+
+
+async def decided(
+    *, selected: ModelReply | str, reviewed: ModelReply | str | Exception, calibration: Calibration
+) -> Confidence | None:
+    """What becomes of a request when the models say this (each says it again when asked again)."""
+    lite, prime = ScriptedModel(lambda _: selected), ScriptedModel(lambda _: reviewed)
+    asked = packet("delete a")
+    chosen = await select(lite.complete, asked, OFFERED, SETTINGS.tool_routing)
+    if chosen.selection is None:
+        return None
+    card = card_of(chosen.selection.tool)
+    opinion = await review(prime.complete, asked, chosen.selection, card, SETTINGS.tool_routing)
+    return judge(chosen.selection, opinion, FOUND, calibration=calibration, settings=SETTINGS)
+
+
+@proves("A3", "A4", "A5")
+@pytest.mark.parametrize("sample", samples("reviews"), ids=lambda sample: sample.name)
+async def test_only_a_review_that_approves_at_the_threshold_lets_a_selection_run(sample: Sample) -> None:
+    confidence = await decided(selected=SELECTED, reviewed=sample.reply, calibration=Calibration.identity())
+    assert confidence is not None
+    approved, sure = sample.expected.get("approved", False), sample.expected.get("confidence", 0.0)
+    assert (confidence.verdict is GateVerdict.GO) is (approved and sure >= 0.7)
+    unread = "confidence" not in sample.expected  # nobody gave an opinion: a person decides
+    assert (confidence.verdict is GateVerdict.DECLINE) is (sure < 0.2 and not unread)
+
+
+@proves("A4", "A5")
+async def test_without_the_reviewing_model_nothing_runs() -> None:
+    gone = ModelUnavailable("gone", model="prime")
+    confidence = await decided(selected=SELECTED, reviewed=gone, calibration=Calibration.identity())
+    assert confidence is not None
+    assert confidence.review == 0.0
+    assert confidence.verdict is GateVerdict.ASK
+    assert confidence.reason == "the review failed, so a person decides"
+
+
+@proves("A3")
+@pytest.mark.parametrize("sample", samples("broken"), ids=lambda sample: sample.name)
+async def test_however_eager_the_reviewer_a_broken_selection_never_reaches_it(sample: Sample) -> None:
+    assert await decided(selected=sample.reply, reviewed=APPROVED, calibration=Calibration.identity()) is None
+
+
+@proves("A16")
+async def test_recorded_outcomes_make_the_next_start_more_careful(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/fingerpost.db"
+    async with Store.open(url) as store:
+        before = Calibration.fit(await store.confidences.recent())
+        first = await decided(selected=SELECTED, reviewed=APPROVED, calibration=before)
+        assert first is not None
+        assert first.verdict is GateVerdict.GO
+        for number in range(200):
+            store.confidences.note(ConfidenceSample(raw=first.raw, right=number % 3 == 0), NOON)
+    async with Store.open(url) as store:
+        after = Calibration.fit(await store.confidences.recent())
+    second = await decided(selected=SELECTED, reviewed=APPROVED, calibration=after)
+    assert second is not None
+    assert (second.calibrated, second.verdict) == (True, GateVerdict.ASK)
+    assert second.score == pytest.approx(1 / 3, abs=0.05)
+    assert second.raw == first.raw

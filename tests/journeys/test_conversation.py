@@ -1,0 +1,288 @@
+"""What belongs to a whole conversation: its history, its servers, its models, its secrets, its cost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+import pytest
+
+from fingerpost import Router
+from fingerpost.errors import ModelRefused, ModelUnavailable
+from fingerpost.events import HistorySummarised, ModelAnswered, SmartRoutingEnd
+from fingerpost.llm import ModelReply, ModelRequest, ModelUsage
+from fingerpost.records import Message, RouteOutcome
+from fingerpost.router import Route
+from fingerpost.testing import ScriptedModel, ToolServer, tool_server
+from tests.journeys.recorder import READS, as_remembered, remembered, tool
+from tests.journeys.world import house, playing, review, select, settings
+from tests.requirements import proves
+
+NOTES = tool("read_note", "Read a note of mine.", "title", **READS)
+
+
+def notes() -> ToolServer:
+    return tool_server("notes", [NOTES])
+
+
+WISH = "Read my note about milk"
+READ = select("notes__read_note", {"title": "milk"})
+
+
+def said(*texts: str) -> tuple[Message, ...]:
+    return tuple(
+        Message(role="assistant" if number % 2 else "user", text=text) for number, text in enumerate(texts)
+    )
+
+
+def models_of(route: Route) -> list[tuple[str, str, bool]]:
+    """Who answered what: purpose, model, and whether it stood in."""
+    return [
+        (event.purpose, event.model, event.stood_in)
+        for event in route.events
+        if isinstance(event, ModelAnswered) and event.error is None
+    ]
+
+
+# -- history ----------------------------------------------------------------------------------------
+
+
+@proves("B6", "B12")
+async def test_what_the_conversation_holds_is_answered_from_it_without_a_call(tmp_path: Path) -> None:
+    server = notes()
+    asked: list[ModelRequest] = []
+
+    def answer(request: ModelRequest) -> str:
+        asked.append(request)
+        return "You said: two litres."
+
+    history = said("Remember: buy two litres of milk.", "I will remember the two litres of milk.")
+    model = playing(selection=lambda request: select(None), answer=answer)
+    async with house(tmp_path, [server.spec()], model) as router:
+        route = await router.route("How much milk did I say?", history=history, conversation="ses_milk")
+        assert route.outcome is RouteOutcome.ANSWERED
+        assert await as_remembered(router, route)
+        assert route.packet.context.message_count == 2
+    assert server.calls == []
+    assert "two litres of milk" in str(asked[0].messages)
+
+
+@proves("B12")
+async def test_a_long_conversation_is_summarised_once_and_its_summary_stays(tmp_path: Path) -> None:
+    summaries: list[ModelRequest] = []
+    answers: list[ModelRequest] = []
+
+    def answer(request: ModelRequest) -> str:
+        if request.messages[0].text.startswith("You shorten the beginning"):
+            summaries.append(request)
+            return f"They talked about milk ({len(summaries)})."
+        answers.append(request)
+        return "Milk, then."
+
+    models = {"prime": {"model": "small", "context": 2048}}
+    history = said(*(f"Message {number}: " + "milk and honey " * 20 for number in range(40)))
+    async with house(tmp_path, [notes().spec()], playing(answer=answer), models=models) as router:
+        for turn in range(3):
+            route = await router.route("Hello again!", history=history, conversation="ses_long")
+            assert route.outcome is RouteOutcome.ANSWERED
+            told = [event for event in route.events if isinstance(event, HistorySummarised)]
+            assert [event.by for event in told] == ["scripted"]
+            assert told[0].tokens_after < told[0].tokens_before
+            history = (*history, *said(f"Hello again, {turn}!", "Milk, then."))
+    assert len(summaries) == 1
+    assert all("They talked about milk (1)." in str(request.messages) for request in answers)
+
+
+@proves("B12")
+async def test_without_the_flag_a_long_conversation_is_cut_and_no_model_is_asked(tmp_path: Path) -> None:
+    models = {"prime": {"model": "small", "context": 2048}}
+    model = playing(answer=["Milk, then."])
+    history = said(*(f"Message {number}: " + "milk and honey " * 20 for number in range(40)))
+    async with house(tmp_path, [notes().spec()], model, models=models, flags={"summarise": False}) as router:
+        route = await router.route("Hello again!", history=history)
+    (told,) = (event for event in route.events if isinstance(event, HistorySummarised))
+    assert told.by == "cut"
+    assert len(model.asked) == 1
+
+
+# -- servers ----------------------------------------------------------------------------------------
+
+
+@proves("E5")
+async def test_the_servers_of_a_conversation_are_chosen_once_for_all_its_requests(tmp_path: Path) -> None:
+    names = ("calendar", "mail", "maps", "music", "notes", "weather")
+    servers = [
+        tool_server(
+            name,
+            [tool(f"find_{name}_{n}", f"Find {name} number {n}.", "title", **READS) for n in range(7)],
+        )
+        for name in names
+    ]
+    chosen = json.dumps({"relevant_servers": ["mail", "notes"], "reasoning": "they fit"})
+    choices: list[ModelRequest] = []
+
+    def choose(request: ModelRequest) -> str:
+        choices.append(request)
+        return chosen
+
+    def play(request: ModelRequest) -> str:
+        name = "answer" if request.schema is None else request.schema.name
+        if name in ("selection", "review", "answer"):
+            return {"selection": select(None), "review": review(), "answer": "Nothing was found."}[name]
+        return choose(request)
+
+    specs = [server.spec() for server in servers]
+    async with house(tmp_path, specs, ScriptedModel(play)) as router:
+        for wish in ("Find the mail about milk", "Find the notes number 3", "Find the mail number 5"):
+            route = await router.route(wish, conversation="ses_one")
+            offered = {key.split("/")[0] for key in route.packet.context.available_tools}
+            assert offered <= {"mail", "notes"}
+            assert offered
+            assert await as_remembered(router, route)
+        assert len(choices) == 1
+        await router.route("Find the weather number 2", conversation="ses_two")
+        assert len(choices) == 2
+        await router.store.journal.flush()
+        ends = [entry.event for entry in await router.store.journal.events(kinds=("smart_routing_end",))]
+        assert len([event for event in ends if isinstance(event, SmartRoutingEnd) and event.success]) == 2
+
+
+# -- models -----------------------------------------------------------------------------------------
+
+
+def down(name: str) -> ScriptedModel:
+    return ScriptedModel(lambda request: ModelUnavailable(f"{name} is down", model=name), name=name)
+
+
+def up(name: str) -> ScriptedModel:
+    def play(request: ModelRequest) -> ModelReply:
+        purpose = "answer" if request.schema is None else request.schema.name
+        text = {"selection": READ, "review": review(), "answer": "Milk, says notes/read_note."}[purpose]
+        return ModelReply(text=text, model=name, usage=ModelUsage(prompt_tokens=1000, completion_tokens=100))
+
+    return ScriptedModel(play, name=name)
+
+
+@proves("A7", "W6")
+@pytest.mark.parametrize(
+    ("lite", "prime", "expected"),
+    [
+        (up("small"), up("large"), [("small", False), ("large", False), ("large", False)]),
+        (down("small"), up("large"), [("large", True), ("large", False), ("large", False)]),
+        (up("small"), down("large"), [("small", False), ("small", True), ("small", True)]),
+    ],
+    ids=["both up", "lite down", "prime down"],
+)
+async def test_a_model_that_is_down_is_stood_in_for_and_that_is_told(
+    tmp_path: Path, lite: ScriptedModel, prime: ScriptedModel, expected: list[tuple[str, bool]]
+) -> None:
+    server = notes()
+    async with Router([server.spec()], settings=settings(tmp_path), lite=lite, prime=prime) as router:
+        route = await router.route(WISH)
+        assert route.outcome is RouteOutcome.ANSWERED, route.trace
+        assert [(model, stood) for _, model, stood in models_of(route)] == expected
+        assert [purpose for purpose, _, _ in models_of(route)] == ["selection", "review", "answer"]
+        assert route.answered_by == expected[-1][0]
+        told = [event for event in await remembered(router, route) if isinstance(event, ModelAnswered)]
+        assert [event.stood_in for event in told if event.error is None] == [stood for _, stood in expected]
+    assert len(server.calls) == 1
+
+
+@proves("W6")
+async def test_when_both_are_down_in_the_middle_the_tools_words_are_the_answer(tmp_path: Path) -> None:
+    def play(request: ModelRequest) -> str | Exception:
+        purpose = "answer" if request.schema is None else request.schema.name
+        gone = ModelRefused("the key has expired", model="small", hint="Renew it.")
+        return {"selection": READ, "review": review(), "answer": gone}[purpose]
+
+    async with house(tmp_path, [notes().spec()], ScriptedModel(play)) as router:
+        route = await router.route(WISH)
+        assert route.outcome is RouteOutcome.ANSWERED
+        assert (route.answered_by, route.sources) == ("no model", ("notes/read_note",))
+        assert "the key has expired" in route.detail
+        assert await as_remembered(router, route)
+
+
+# -- secrets ----------------------------------------------------------------------------------------
+
+SECRET = "sk-proj-Zx9Qw8Er7Ty6Ui5Op4As3Df2Gh1Jk0Lz"  # made up, to be looked for
+
+
+def contents(folder: Path) -> list[tuple[str, bytes]]:
+    return [(file.name, file.read_bytes()) for file in folder.rglob("*") if file.is_file()]
+
+
+@proves("F49")
+@pytest.mark.parametrize("mode", ["staged", "single", "react"])
+async def test_a_secret_in_what_is_said_is_in_no_event_and_in_no_file(tmp_path: Path, mode: str) -> None:
+    server = notes()
+
+    def play(request: ModelRequest) -> str:
+        purpose = "answer" if request.schema is None else request.schema.name
+        choice = select("notes__read_note", {"title": f"api_key={SECRET}"}, reasoning=f"it holds {SECRET}")
+        react = json.dumps({"thought": f"I see {SECRET}", "action": None, "answer": f"Keep {SECRET} safe."})
+        said = {"selection": choice, "review": review(), "answer": f"Keep {SECRET} safe."}
+        return said.get(purpose, react)
+
+    heard: list[str] = []
+    async with house(tmp_path, [server.spec()], ScriptedModel(play)) as router:
+        route = await router.route(
+            f"Read my note about the api_key={SECRET}",
+            mode=mode,
+            history=said(f"My token is {SECRET}", "I have seen it."),
+            on_text=heard.append,
+        )
+        assert route.outcome is RouteOutcome.ANSWERED, route.trace
+        assert SECRET in "".join(heard)  # the person gets what was written for them
+        assert SECRET not in route.trace
+        assert SECRET not in "".join(repr(event) for event in await remembered(router, route))
+    for name, content in await anyio.to_thread.run_sync(contents, tmp_path):
+        assert SECRET.encode() not in content, name
+
+
+# -- cost -------------------------------------------------------------------------------------------
+
+PRICES: Mapping[str, Any] = {
+    "lite": {"model": "small", "price_in": 1.0, "price_out": 2.0},
+    "prime": {"model": "large", "price_in": 10.0, "price_out": 20.0},
+}
+
+
+@proves("W3")
+async def test_what_a_request_costs_is_counted_by_each_models_prices(tmp_path: Path) -> None:
+    priced = settings(tmp_path, models=PRICES)
+    async with Router([notes().spec()], settings=priced, lite=up("small"), prime=up("large")) as router:
+        route = await router.route(WISH)
+    assert route.outcome is RouteOutcome.ANSWERED
+    assert (route.prompt_tokens, route.completion_tokens, route.model_calls) == (3000, 300, 3)
+    assert route.cost == pytest.approx(0.0012 + 2 * 0.012)
+
+
+@proves("W3")
+async def test_money_runs_out_with_guidance_before_anything_is_called(tmp_path: Path) -> None:
+    server = notes()
+    limited = settings(tmp_path, models=PRICES, choose={"max_cost": 0.001})
+    async with Router([server.spec()], settings=limited, lite=up("small"), prime=up("large")) as router:
+        route = await router.route(WISH)
+        assert route.outcome is RouteOutcome.LIMITED
+        assert "choose.max_cost" in route.answer
+        assert await as_remembered(router, route)
+    assert server.calls == []
+    assert route.model_calls == 1
+
+
+@proves("W3")
+async def test_a_server_that_does_not_count_tokens_is_estimated_so_that_limits_hold(tmp_path: Path) -> None:
+    def play(request: ModelRequest) -> ModelReply:
+        purpose = "answer" if request.schema is None else request.schema.name
+        text = {"selection": READ, "review": review(), "answer": "Milk, says notes/read_note."}[purpose]
+        return ModelReply(text=text, model="silent")
+
+    priced = settings(tmp_path, models=PRICES, choose={"max_cost": 0.0001})
+    async with Router([notes().spec()], settings=priced, model=ScriptedModel(play)) as router:
+        route = await router.route(WISH)
+    assert route.outcome is RouteOutcome.LIMITED, route.cost
+    assert route.prompt_tokens > 0

@@ -1,0 +1,39 @@
+"""Rules given by a program: what they say, how they are named, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fingerpost import ConfigError, Policy, Router, Settings
+from fingerpost.call.rule_names import rule_names
+from fingerpost.settings import RuleSettings
+
+
+def test_rules_of_the_program_and_of_the_file_are_counted_apart() -> None:
+    rules = (*Policy(deny={"a/b", "a/c"}).rules, RuleSettings(verdict="ask"), RuleSettings(verdict="deny"))
+    assert rule_names(rules, "fingerpost.toml") == (
+        "rule 1 of the program's policy",
+        "rule 2 of the program's policy",
+        "rule 1 in fingerpost.toml",
+        "rule 2 in fingerpost.toml",
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [({"deny": "crm/export"}, "collection of names"), ({"ask_for": {"destory"}}, "no such effect: destory")],
+)
+def test_a_policy_that_would_silently_do_nothing_is_refused(wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Policy(**wrong)
+
+
+async def test_a_router_that_is_not_open_says_so(tmp_path: Path) -> None:
+    router = Router(settings=Settings.model_validate({"store": {"url": f"sqlite:///{tmp_path}/s.db"}}))
+    with pytest.raises(ConfigError, match="not open") as refused:
+        await router.route("hello")
+    assert refused.value.hint is not None
+    assert "async with" in refused.value.hint
