@@ -7,6 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 from blockbuster import BlockBuster
+from hypothesis import settings
+
+# Half of hypothesis's own number: there are many property tests, and each run draws other examples.
+settings.register_profile("suite", max_examples=50)
+settings.load_profile("suite")
 
 
 @pytest.fixture
@@ -24,5 +29,5 @@ def no_blocking_calls() -> Iterator[None]:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: many tests wait for a program they started."""
-    return (os.cpu_count() or 1) + 1
+    """Two more than there are cores: many tests wait for a program they started."""
+    return (os.cpu_count() or 1) + 2

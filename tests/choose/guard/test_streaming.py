@@ -64,7 +64,7 @@ def test_a_text_that_comes_letter_by_letter_is_shown_like_the_whole(sample: Samp
 
 
 @proves("A15")
-@settings(UNHURRIED, max_examples=300)
+@settings(UNHURRIED, max_examples=120)
 @given(data=st.data(), texts=st.lists(st.sampled_from(_TEXTS), min_size=1, max_size=4), about=st.booleans())
 def test_where_a_stream_is_cut_makes_no_difference(
     data: st.DataObject, texts: list[str], about: bool
@@ -76,7 +76,7 @@ def test_where_a_stream_is_cut_makes_no_difference(
     assert streamed(GUARD, pieces, about=about) == GUARD.clean(text, about_syntax=about)
 
 
-@settings(UNHURRIED, max_examples=400)
+@settings(UNHURRIED, max_examples=120)
 @given(pieces=st.lists(_SIGNS, max_size=40), about=st.booleans())
 def test_no_confusion_of_signs_is_shown_differently_in_pieces(pieces: list[str], about: bool) -> None:
     text = "".join(pieces)
@@ -86,7 +86,7 @@ def test_no_confusion_of_signs_is_shown_differently_in_pieces(pieces: list[str],
 
 
 @proves("A15")
-@settings(UNHURRIED, max_examples=300)
+@settings(UNHURRIED, max_examples=120)
 @given(
     before=st.lists(st.sampled_from(_PARAGRAPHS), max_size=2),
     block=st.sampled_from(_BLOCKS),

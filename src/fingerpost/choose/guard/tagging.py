@@ -128,8 +128,9 @@ def _weak(place: Place, found: re.Match[str], *, own: bool) -> Verdict:
             )
         if not complete:
             return WAIT
-    if place.at < place.blind_tags:
-        return Show(found.end())
+    generic = place.at > 0 and (place.text[place.at - 1].isalnum() or place.text[place.at - 1] == "_")
+    if (generic and not own) or (place.at < place.blind_tags and not own):
+        return Show(found.end())  # `List<Tool>` is a type, and opens nothing that could be closed
     end = min(len(place.text), place.at + _LONGEST_WEAK)
     closed = place.final or len(place.text) - place.at >= _LONGEST_WEAK
     closer = tag_closer(found[2]).search(place.text, found.end(), end)
