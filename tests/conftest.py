@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,11 @@ from hypothesis import settings
 # Half of hypothesis's own number: there are many property tests, and each run draws other examples.
 settings.register_profile("suite", max_examples=50)
 settings.load_profile("suite")
+
+
+# A shell ignores Ctrl-C for what it starts in the background, and programs hand that down to their children.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

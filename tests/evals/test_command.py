@@ -97,9 +97,12 @@ def test_what_was_written_survives_an_interruption(person: Person) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    anyio.run(_until_written, out)
-    running.send_signal(signal.SIGINT)
-    _, errors = running.communicate(timeout=40)
+    try:
+        anyio.run(_until_written, out)
+        running.send_signal(signal.SIGINT)
+        _, errors = running.communicate(timeout=40)
+    finally:
+        running.kill()
     assert running.returncode == 130
     written = out.read_text(encoding="utf-8")
     assert written.endswith("\n")
