@@ -96,9 +96,20 @@ async def prompts(here: World) -> Table:
     for name, found in rows.items():
         total = mean(one.total for one in found)
         whole = total if name.startswith("every") else whole
-        each = ", ".join(
-            f"{label} {mean(one.tokens[place][1] for one in found):.0f}"
-            for place, (label, _) in enumerate(found[0].tokens)
+        table.add_row(
+            name,
+            f"{mean(len(one.tokens) for one in found):.3g}",
+            f"{total:,.0f}",
+            f"{total / whole:.1%}",
+            each_prompt(found),
         )
-        table.add_row(name, str(len(found[0].tokens)), f"{total:,.0f}", f"{total / whole:.1%}", each)
     return table
+
+
+def each_prompt(found: list[Read]) -> str:
+    """The mean size of each kind of prompt: not every request needs every kind."""
+    sizes: dict[str, list[int]] = {}
+    for one in found:
+        for label, tokens in one.tokens:
+            sizes.setdefault(label, []).append(tokens)
+    return ", ".join(f"{label} {mean(tokens):.0f}" for label, tokens in sizes.items())

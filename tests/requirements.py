@@ -190,6 +190,36 @@ REQUIREMENTS: dict[str, Requirement] = {
     "W8": Requirement("Routing is switched live from any thread; programs embed an agent"),
     "W9": Requirement("ask and chat: streaming, progress, approvals, questions, explanation, JSON"),
     "W10": Requirement("Malformed model output never crashes and never runs what was not offered"),
+    # G. The gateway
+    "G1": Requirement("One address serves both protocol eras at once, over HTTP and stdio", _GATEWAY),
+    "G2": Requirement("Through the gateway every required conformance scenario passes", _GATEWAY),
+    "G3": Requirement(
+        "route: find, describe, call, read, within budgets; what is hidden is out of reach", _GATEWAY
+    ),
+    "G4": Requirement("all: every permitted tool, unmodified, paged, in a stable order of bytes", _GATEWAY),
+    "G5": Requirement("A profile is a path with its own tools, instructions and rules", _GATEWAY),
+    "G6": Requirement(
+        "Approvals reach any client: elicitation, input_required, or a note where to approve", _GATEWAY
+    ),
+    "G7": Requirement(
+        "A state that goes round by the client is signed, expires, is used once and by its owner", _GATEWAY
+    ),
+    "G8": Requirement(
+        "Resources, prompts, completions, progress, logs, questions go through as they are", _GATEWAY
+    ),
+    "G9": Requirement("No caller's token or cookie reaches a server; trace context does", _GATEWAY),
+    "G10": Requirement(
+        "Keys are hashed and scoped; tokens are checked; never open to a network without", _GATEWAY
+    ),
+    "G11": Requirement("Foreign Host or Origin is refused", _GATEWAY),
+    "G12": Requirement("A client's configuration is changed only after a diff, with a backup", _GATEWAY),
+    "G13": Requirement(
+        "Under load with servers dying every call is answered and memory stays flat", _GATEWAY
+    ),
+    "G14": Requirement("A huge result arrives trimmed with a handle; one bad server hides nothing", _GATEWAY),
+    "F5": Requirement("A client that sends slowly is cut off; others are served", _GATEWAY),
+    "F30": Requirement("A client that leaves cancels its call; the audit trail says so", _GATEWAY),
+    "F50": Requirement("Foreign hosts are refused; servers do not redirect us elsewhere", _GATEWAY),
     # P. Performance goals
     "P9": Requirement("Help and import stay light: no heavy library is loaded"),
     # H. The house

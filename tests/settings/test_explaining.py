@@ -45,6 +45,8 @@ TOML_MISTAKES = [
     ),
     ("[[tools]]\nmatch = 'a'\neffect = 'explode'", 3, 'one of "read", "write", "destroy"', 'effect = "read"'),
     ("[[tools]]\nmatch = 'a'\nconflicts = ['b',\n 3]", 4, "conflicts[1]: must be text, not 3", "conflicts ="),
+    ("[profiles.x]\nservers = 'a'", 2, "profiles.x.servers: must be a list", 'write servers = ["…"]'),
+    ("[profiles.x]\nserver = ['a']", 2, "is not a setting of [profiles.x]", "did you mean servers?"),
     ("[limits\nlist_pages = 1", 1, "is not valid TOML", "name = value"),
     ("[limits]\nlist_pages = auto", 2, "is not valid TOML: invalid value", "text in quotes"),
     ("[limits]\nlist_pages = 1\nlist_pages = 2", 3, "is not valid TOML: cannot overwrite", "given once"),

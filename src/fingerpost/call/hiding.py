@@ -9,11 +9,15 @@ judged when it comes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from fingerpost.call.patterns import Fit, fits_exactly, fits_somehow
 from fingerpost.call.rule_names import rule_names
-from fingerpost.records import HiddenTool, ToolCard
+from fingerpost.call.scopes import within
+from fingerpost.records import HiddenTool, Scope, ToolCard
 from fingerpost.settings import RuleSettings
+
+SCOPE: Final = "scope of the caller"
 
 
 def hidden_tools(
@@ -22,14 +26,20 @@ def hidden_tools(
     *,
     caller: str | None = None,
     profile: str | None = None,
+    scopes: Sequence[Scope] = (),
     source: str = "fingerpost.toml",
 ) -> dict[str, HiddenTool]:
     """The tools this caller may never call, by key, each with the rule that says so."""
-    if not any(rule.verdict == "deny" for rule in rules):
+    if not scopes and not any(rule.verdict == "deny" for rule in rules):
         return {}
     names = rule_names(rules, source)
     hidden: dict[str, HiddenTool] = {}
     for card in cards:
+        if not within(scopes, card.server, card.key, card.effect.value):
+            hidden[card.key] = HiddenTool(
+                tool=card.key, rule=SCOPE, reason="it is outside of what you may use"
+            )
+            continue
         number = _denied_by(rules, card, caller, profile)
         if number is not None:
             reason = rules[number - 1].reason or "a rule forbids it"

@@ -20,9 +20,11 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
+from fingerpost.call.hiding import SCOPE
 from fingerpost.call.paths import Placement, place
 from fingerpost.call.patterns import Fit, argument_fits, fits_exactly, fits_somehow
 from fingerpost.call.rule_names import rule_names
+from fingerpost.call.scopes import within
 from fingerpost.records import Call, CallContext, Effect, Permit, Ruling, Verdict
 from fingerpost.settings import RuleSettings
 
@@ -44,6 +46,9 @@ _DEFAULTS: Final = {
 }
 
 
+_OUTSIDE: Final = Ruling(verdict=Verdict.DENY, reason="it is outside of what this caller may use", rule=SCOPE)
+
+
 class Policy:
     """An ordered list of rules."""
 
@@ -55,6 +60,8 @@ class Policy:
 
     async def judge(self, call: Call, context: CallContext) -> Ruling:
         """What to do with the call, having looked where its paths lead if that matters."""
+        if context.scopes and not within(context.scopes, call.server, call.tool, call.effect):
+            return _OUTSIDE
         if not self._needs_placement(call, context):
             return self.decide(call, context, Placement.NONE)
         placement = Placement.UNCLEAR

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fingerpost.settings import ProgramRule, RuleSettings
+from fingerpost.settings import ProfileRule, ProgramRule, RuleSettings
 
 
 def rule_names(rules: Sequence[RuleSettings], source: str) -> tuple[str, ...]:
@@ -12,7 +12,9 @@ def rule_names(rules: Sequence[RuleSettings], source: str) -> tuple[str, ...]:
     names: list[str] = []
     given = written = 0
     for rule in rules:
-        if isinstance(rule, ProgramRule):
+        if isinstance(rule, ProfileRule):
+            names.append(f"a rule of the profile {rule.profile}")
+        elif isinstance(rule, ProgramRule):
             given += 1
             names.append(f"rule {given} of the program's policy")
         else:

@@ -33,6 +33,7 @@ from fingerpost.events.choose import (
     ThoughtNoted,
 )
 from fingerpost.events.codec import UnknownEvent, decode, encode
+from fingerpost.events.gateway import AccessRefused, ClientConnected, ClientLeft
 from fingerpost.events.house import (
     CatalogChanged,
     EventsDropped,
@@ -58,6 +59,7 @@ from fingerpost.events.packet import (
 from fingerpost.events.sinks import Fanout, LiveFeed, LogSink, MemorySink
 
 __all__ = [
+    "AccessRefused",
     "AnswerGiven",
     "ApprovalDecided",
     "ApprovalRequested",
@@ -73,6 +75,8 @@ __all__ = [
     "CallRefused",
     "CallRuled",
     "CatalogChanged",
+    "ClientConnected",
+    "ClientLeft",
     "ConfidenceJudged",
     "Event",
     "EventSink",

@@ -1,5 +1,6 @@
 """Frozen values that pass between the stages. They hold facts and derive nothing costly."""
 
+from fingerpost.records.access import Principal, Scope
 from fingerpost.records.approvals import Approval, Decision, Grant, Pending
 from fingerpost.records.calls import (
     Attempt,
@@ -72,6 +73,7 @@ from fingerpost.records.servers import (
     DroppedTool,
     Era,
     Listing,
+    Materials,
     OAuthSpec,
     ServerSpec,
     ServerState,
@@ -136,6 +138,7 @@ __all__ = [
     "LatencyProfile",
     "LatencyTier",
     "Listing",
+    "Materials",
     "Mention",
     "Message",
     "MissingArgument",
@@ -154,6 +157,7 @@ __all__ = [
     "Pending",
     "Permit",
     "Pin",
+    "Principal",
     "Quarantined",
     "Question",
     "Reasoning",
@@ -164,6 +168,7 @@ __all__ = [
     "Review",
     "RouteOutcome",
     "Ruling",
+    "Scope",
     "Selection",
     "ServerChoice",
     "ServerSpec",

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from fingerpost.records.access import Scope
 from fingerpost.records.json import Json, JsonObject
 from fingerpost.records.tools import Effect
 
@@ -28,6 +29,7 @@ class CallContext:
     conversation: str | None = None
     caller: str | None = None
     profile: str | None = None
+    scopes: tuple[Scope, ...] = ()  # what the caller may use at all; all of them hold
     request: str = ""  # the person's words, so that a long result keeps what they asked about
     working_directory: str | None = None
     seconds: float | None = None  # the caller's own deadline, when shorter than the tool's
@@ -156,6 +158,8 @@ class Execution:
     error: ErrorKind | None = None
     detail: str = ""
     hint: str = ""
+    code: int | None = None  # the server's own error code, when it answered with an error
+    data: Json = None  # and what it sent with it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,4 +197,7 @@ class Outcome:
     parameter_errors: tuple[ParameterError, ...] = ()
     attempts: tuple[Attempt, ...] = ()
     digest: Digest | None = None
+    result: JsonObject | None = field(default=None, repr=False)  # as the server sent it, uncut
+    code: int | None = None  # the server's own error code, when it answered with an error
+    data: Json = None
     metadata: JsonObject = field(default_factory=dict[str, Json])

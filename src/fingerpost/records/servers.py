@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
-from fingerpost.records.json import JsonObject
+from fingerpost.records.json import Json, JsonObject
 
 Transport = Literal["stdio", "http", "sse", "in_process"]
 Era = Literal["auto", "2025-11-25", "2026-07-28"]
@@ -40,6 +40,9 @@ class ServerSpec:
     era: Era = "auto"
     enabled: bool = True
     connect_timeout: float = 30.0
+    prefix: bool = True  # its tools are exposed as `server__tool`; False: under their own names
+    isolate: bool = False  # one connection for each caller instead of one for all
+    forward_authorization: bool = False  # the caller's own token goes along; never by default
     in_process: object | None = field(default=None, repr=False)  # an MCP server object of the caller's
     origin: str | None = None  # the file and line this entry was read from
 
@@ -93,4 +96,16 @@ class Listing:
     definitions: tuple[JsonObject, ...] = ()
     dropped: tuple[DroppedTool, ...] = ()
     instructions: str | None = None
+    prefix: bool = True
     truncated: str | None = None  # why the list was cut, when it was
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Materials:
+    """What one server offers besides tools: definitions exactly as it sent them, in its order."""
+
+    server: str
+    capabilities: JsonObject = field(default_factory=dict[str, Json])  # what it says it can do
+    resources: tuple[JsonObject, ...] = ()
+    templates: tuple[JsonObject, ...] = ()  # of resources
+    prompts: tuple[JsonObject, ...] = ()

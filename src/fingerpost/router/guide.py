@@ -62,12 +62,13 @@ class Guide:
         unusable: Callable[[], Mapping[str, str]],
         pool: ModelPool | None = None,
         switches: Switches | None = None,
+        sight: Sight | None = None,
     ) -> None:
         self._settings = settings
         self._events = events
         self._store = store
         self._unusable = unusable
-        self._sight = Sight(settings.policy)
+        self._sight = sight or Sight(settings.policy)
         self._experience = Experience()
         self._narrower = Narrower(settings, parts=shipped(settings, learned=self._experience))
         self._picker = ServerPicker(
@@ -130,7 +131,7 @@ class Guide:
         `model` chooses servers, where one is asked for that.
         """
         await self._learn()
-        who = (wanted.get("caller"), wanted.get("profile"))
+        who = (wanted.get("caller"), wanted.get("profile"), wanted.get("scopes", ()))
         view = self._sight.known(snapshot, *who) or await anyio.to_thread.run_sync(
             self._sight.of, snapshot, *who
         )

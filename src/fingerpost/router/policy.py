@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 
 from fingerpost.errors import ConfigError
 from fingerpost.records import Effect
-from fingerpost.settings import ProgramRule
+from fingerpost.settings import ProfileRule, ProfileSettings, ProgramRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,3 +44,12 @@ class Policy:
             *(ProgramRule(verdict="allow", tool=tool) for tool in sorted(self.allow)),
             *(ProgramRule(verdict="ask", effect=Effect(effect)) for effect in sorted(self.ask_for)),
         )
+
+
+def profile_rules(profiles: Mapping[str, ProfileSettings]) -> tuple[ProfileRule, ...]:
+    """The rules of all profiles, each bound to its own."""
+    return tuple(
+        ProfileRule.model_validate({**rule.model_dump(), "profile": name})
+        for name, profile in sorted(profiles.items())
+        for rule in profile.policy
+    )

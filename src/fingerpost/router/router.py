@@ -33,6 +33,7 @@ from fingerpost.records import (
     Outcome,
     Pending,
     Pin,
+    Scope,
     ServerSpec,
     ServerState,
     ServerStatus,
@@ -41,7 +42,8 @@ from fingerpost.records import (
     utc_now,
 )
 from fingerpost.router.given import close_given
-from fingerpost.router.policy import Policy
+from fingerpost.router.policy import Policy, profile_rules
+from fingerpost.router.sight import Sight, View
 from fingerpost.router.switches import Switches
 from fingerpost.router.wanted import Asking, Circumstances, Wanted
 from fingerpost.servers import Servers, login
@@ -82,10 +84,13 @@ class Router:
         Models are closed together with the router.
         """
         settings = settings or Settings()
-        if policy is not None:
-            settings = settings.model_copy(update={"policy": (*policy.rules, *settings.policy)})
+        given = () if policy is None else policy.rules
+        settings = settings.model_copy(
+            update={"policy": (*given, *profile_rules(settings.profiles), *settings.policy)}
+        )
         self.settings = settings
         self.switches = Switches(settings)
+        self._sight = Sight(settings.policy)
         self._models = (lite or model, prime or model)
         self._pool: ModelPool | None = None
         self._guide: Guide | None = None
@@ -267,6 +272,7 @@ class Router:
             unusable=self._unusable_servers,
             pool=self._ready_pool(),
             switches=self.switches,
+            sight=self._sight,
         )
 
     async def _close_guide(self) -> None:
@@ -328,6 +334,15 @@ class Router:
     def tools(self) -> Snapshot:
         """Every tool there is right now; the view does not change under its reader."""
         return self.catalog.snapshot
+
+    def view(
+        self, *, caller: str | None = None, profile: str | None = None, scopes: tuple[Scope, ...] = ()
+    ) -> View:
+        """The tools this caller may see and call. Worked out once for each until the catalog changes."""
+        tools = self.tools
+        return self._sight.known(tools, caller, profile, scopes) or self._sight.of(
+            tools, caller, profile, scopes
+        )
 
     async def accept(self, key: str, *, by: str, fingerprint: str) -> Pin:
         """A person accepts the changed definition of a quarantined tool; it is offered again.

@@ -15,10 +15,12 @@ from typing import Final
 
 from fingerpost.call.hiding import hidden_tools
 from fingerpost.catalog import Snapshot
-from fingerpost.records import HiddenTool
+from fingerpost.records import HiddenTool, Scope
 from fingerpost.settings import RuleSettings
 
 KEPT: Final = 100  # callers
+
+Who = tuple[str | None, str | None, tuple[Scope, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,20 +41,25 @@ class Sight:
         self._by_profile = any(rule.profile is not None for rule in rules)
         self._lock = Lock()
         self._snapshot: Snapshot | None = None
-        self._views: OrderedDict[tuple[str | None, str | None], View] = OrderedDict()
+        self._views: OrderedDict[Who, View] = OrderedDict()
 
-    def known(self, snapshot: Snapshot, caller: str | None, profile: str | None) -> View | None:
+    def known(
+        self, snapshot: Snapshot, caller: str | None, profile: str | None, scopes: tuple[Scope, ...] = ()
+    ) -> View | None:
         """What this caller sees, where that was worked out before; this takes no time."""
         with self._lock:
-            return self._views.get(self._key(caller, profile)) if snapshot is self._snapshot else None
+            return self._views.get(self._key(caller, profile, scopes)) if snapshot is self._snapshot else None
 
-    def _key(self, caller: str | None, profile: str | None) -> tuple[str | None, str | None]:
+    def _key(self, caller: str | None, profile: str | None, scopes: tuple[Scope, ...]) -> Who:
         """Whoever no rule tells apart sees the same."""
-        return (caller if self._by_caller else None, profile if self._by_profile else None)
+        bounds = tuple(scope for scope in scopes if scope.bounded)
+        return (caller if self._by_caller else None, profile if self._by_profile else None, bounds)
 
-    def of(self, snapshot: Snapshot, caller: str | None, profile: str | None) -> View:
+    def of(
+        self, snapshot: Snapshot, caller: str | None, profile: str | None, scopes: tuple[Scope, ...] = ()
+    ) -> View:
         """What this caller sees. The first time after a change takes a moment: not for an event loop."""
-        key = self._key(caller, profile)
+        key = self._key(caller, profile, scopes)
         with self._lock:
             if snapshot is not self._snapshot:
                 self._snapshot = snapshot
@@ -65,8 +72,10 @@ class Sight:
                 self._views.popitem(last=False)
             return view
 
-    def _look(self, snapshot: Snapshot, caller: str | None, profile: str | None) -> View:
-        hidden = hidden_tools(self._rules, snapshot.cards, caller=caller, profile=profile)
+    def _look(
+        self, snapshot: Snapshot, caller: str | None, profile: str | None, scopes: tuple[Scope, ...]
+    ) -> View:
+        hidden = hidden_tools(self._rules, snapshot.cards, caller=caller, profile=profile, scopes=scopes)
         visible = snapshot
         if hidden:
             cards = tuple(card for card in snapshot.cards if card.key not in hidden)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from fingerpost.llm.base import OnText
-from fingerpost.records import Message, Mode
+from fingerpost.records import Message, Mode, Scope
 
 
 class Circumstances(TypedDict, total=False):
@@ -15,6 +15,7 @@ class Circumstances(TypedDict, total=False):
     conversation: str | None
     caller: str | None
     profile: str | None
+    scopes: tuple[Scope, ...]
     request: str
     working_directory: str | None
     seconds: float | None
@@ -30,6 +31,7 @@ class Wanted(TypedDict, total=False):
     conversation: str | None
     caller: str | None
     profile: str | None
+    scopes: tuple[Scope, ...]
     server: str | None  # only tools of this one
     max_tools: int | None
     used: tuple[str, ...]  # tools this conversation has used, the latest last

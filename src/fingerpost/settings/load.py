@@ -241,6 +241,9 @@ def _origins(settings: Settings, where: Whereabouts, servers: tuple[Server, ...]
             for name in sorted(entry.model_fields_set):
                 path: KeyPath = (listed, index, name)
                 origins[dotted(path)] = where.origin(path)
+    for name, profile in settings.profiles.items():
+        for set_ in sorted(profile.model_fields_set):
+            origins[dotted(("profiles", name, set_))] = where.origin(("profiles", name, set_))
     for server in servers:
         if server.settings is not None:
             origins |= _server_origins(server, server.settings)

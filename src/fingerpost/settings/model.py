@@ -156,6 +156,10 @@ class ProgramRule(RuleSettings):
     """A rule that a program gives, not a file: it is named so where a reason is told."""
 
 
+class ProfileRule(RuleSettings):
+    """A rule of a profile: it comes before all others and holds for that profile alone."""
+
+
 class CallSettings(Section):
     """How calls are run."""
 
@@ -272,6 +276,64 @@ class ServerSettings(Section):
         le=600,
         description="Seconds to connect and list; by default limits.connect_timeout",
     )
+    prefix: bool = Field(default=True, description="false: its tools keep their own names in the gateway")
+    isolate: bool = Field(default=False, description="One connection for each caller, not one for all")
+    forward_authorization: bool = Field(
+        default=False, description="Send the caller's own token along; only for a server that is yours"
+    )
+
+
+class SignInSettings(Section):
+    """Whose signed tokens (JWT) the gateway takes, as an OAuth 2.1 resource server."""
+
+    issuer: str = Field(min_length=1, description="The authorization server; its metadata name its keys")
+    audience: str = Field(min_length=1, description="What a token must be for: this gateway's own address")
+    jwks_url: str | None = Field(default=None, description="Where its keys are; by default as it says itself")
+    scopes: tuple[str, ...] = Field(default=(), description="Scopes a token must have")
+    algorithms: tuple[str, ...] = Field(default=("RS256", "ES256"), description="Signatures taken")
+
+
+class GatewaySettings(Section):
+    """The MCP gateway: one address for all servers."""
+
+    host: str = Field(default="127.0.0.1", min_length=1, description="Where it listens; others need keys")
+    port: int = Field(default=8642, ge=0, le=65535, description="0: any free port")
+    mode: Literal["auto", "route", "all"] = Field(
+        default="auto", description="What /mcp offers; auto: route above smart_routing's thresholds"
+    )
+    pinned: tuple[str, ...] = Field(
+        default=(), description="Tools route offers as themselves: keys, `*` allowed"
+    )
+    find_tokens: int = Field(default=1500, ge=200, le=100_000, description="Most that find_tools may answer")
+    page_size: int = Field(default=1000, ge=1, le=100_000, description="Tools on one page of a list")
+    instructions: str | None = Field(default=None, description="Said to clients before our own words")
+    max_sessions: int = Field(default=10_000, ge=1, description="Sessions held at once (2025-11-25)")
+    session_seconds: float = Field(default=1800.0, gt=0, description="Silence after which a session ends")
+    body_bytes: int = Field(default=4 * 1024 * 1024, ge=1024, description="Size of one request")
+    request_seconds: float = Field(default=30.0, gt=0, description="For a client to send one request whole")
+    allowed_hosts: tuple[str, ...] = Field(
+        default=(), description="Further Host names taken; loopback and `host` always are"
+    )
+    allowed_origins: tuple[str, ...] = Field(default=(), description="Web pages that may call it")
+    public_url: str | None = Field(default=None, description="How others reach it, when behind a proxy")
+    require_key: bool = Field(default=False, description="Ask for a key on this machine, too")
+    approval_seconds: float = Field(
+        default=120.0, gt=0, le=3600, description="How long a call waits for the person it asked"
+    )
+    sign_in: SignInSettings | None = Field(default=None, description="Take tokens of this issuer, too")
+
+
+class ProfileSettings(Section):
+    """A fixed choice of tools with instructions and rules of its own, at /mcp/p/<name>."""
+
+    description: str | None = Field(default=None, description="What it is for")
+    mode: Literal["auto", "route", "all"] = Field(default="all", description="How its tools are offered")
+    servers: tuple[str, ...] = Field(default=(), description="Only these servers, `*` allowed; empty: all")
+    tools: tuple[str, ...] = Field(default=(), description="Only these keys, `*` allowed; empty: all")
+    effects: tuple[Effect, ...] = Field(default=(), description="Only tools with these effects; empty: all")
+    pinned: tuple[str, ...] = Field(default=(), description="Tools route offers as themselves")
+    instructions: str | None = Field(default=None, description="Said to clients of this profile")
+    policy: tuple[RuleSettings, ...] = Field(default=(), description="Rules that come before all others")
 
 
 class Settings(Section):
@@ -291,6 +353,10 @@ class Settings(Section):
     call: CallSettings = Field(default_factory=CallSettings, description="How calls are run")
     digest: DigestSettings = Field(default_factory=DigestSettings, description="How results are cut")
     policy: tuple[RuleSettings, ...] = Field(default=(), description="Rules, the first that fits decides")
+    gateway: GatewaySettings = Field(default_factory=GatewaySettings, description="The MCP gateway")
+    profiles: dict[str, ProfileSettings] = Field(
+        default_factory=dict, description="Choices of tools, by name"
+    )
     flags: FlagSettings = Field(default_factory=FlagSettings)
     tools: tuple[ToolOverride, ...] = ()
     servers: dict[str, ServerSettings] = Field(default_factory=dict)

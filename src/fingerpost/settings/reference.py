@@ -10,6 +10,7 @@ from fingerpost.settings.environment import ALIASES, variable_of
 from fingerpost.settings.fields import expected, leaves, section_of
 from fingerpost.settings.model import (
     OAuthSettings,
+    ProfileSettings,
     RuleSettings,
     Section,
     ServerSettings,
@@ -29,6 +30,7 @@ def reference_markdown() -> str:
             parts += [f"### `[{name}]`", _intro(section), _single_values(name)]
     parts += ["### `[servers.<name>]`", _intro(ServerSettings), _open_table(ServerSettings)]
     parts += ["### `[servers.<name>.oauth]`", _intro(OAuthSettings), _open_table(OAuthSettings)]
+    parts += ["### `[profiles.<name>]`", _intro(ProfileSettings), _open_table(ProfileSettings)]
     parts += ["### `[[policy]]`", _intro(RuleSettings), _open_table(RuleSettings)]
     parts += ["### `[[tools]]`", _intro(ToolOverride), _open_table(ToolOverride)]
     parts += ["### Other names for the same variables", _aliases()]

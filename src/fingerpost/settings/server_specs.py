@@ -260,6 +260,9 @@ def _spec(entry: _Entry, server: ServerSettings, transport: Transport, connect_t
         era=server.era,
         enabled=server.enabled,
         connect_timeout=server.connect_timeout or connect_timeout,
+        prefix=server.prefix,
+        isolate=server.isolate,
+        forward_authorization=server.forward_authorization,
         origin=str(entry.origin()),
     )
 

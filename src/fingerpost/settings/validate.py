@@ -101,13 +101,16 @@ def field_at(model: type[Section], path: KeyPath) -> FieldInfo | None:
     """The field of the model that the path leads to, or into."""
     field: FieldInfo | None = None
     section: type[Section] | None = model
+    named = False  # the next part is a name the person chose
     for part in path:
-        if section is None or isinstance(part, int):
+        if section is None or isinstance(part, int) or named:
+            named = False
             continue
         field = section.model_fields.get(part)
         if field is None:
             return None
         section = section_of(field) or _item_section(field)
+        named = section is not None and get_origin(without_none(field.annotation)) is dict
     return field
 
 
@@ -119,9 +122,10 @@ def _section_at(model: type[Section], path: KeyPath) -> type[Section] | None:
 
 
 def _item_section(field: FieldInfo) -> type[Section] | None:
-    """`X` of a field that holds `tuple[X, ...]`."""
+    """`X` of a field that holds `tuple[X, ...]`, or `dict[str, X]`."""
     kind = without_none(field.annotation)
-    first: Any = get_args(kind)[0] if get_origin(kind) is tuple else None
+    place = {tuple: 0, dict: 1}.get(get_origin(kind))
+    first: Any = None if place is None else get_args(kind)[place]
     return first if isinstance(first, type) and issubclass(first, Section) else None
 
 

@@ -76,6 +76,7 @@ def context_of(journey: Journey, wish: ToolCall) -> CallContext:
         conversation=asking.get("conversation"),
         caller=packet.header.caller,
         profile=packet.context.profile,
+        scopes=asking.get("scopes", ()),
         request=packet.content.original_prompt,
         working_directory=packet.context.working_directory,
         seconds=seconds,

@@ -1,0 +1,25 @@
+"""Whether a tool lies within what a caller may use at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from fingerpost.call.patterns import Fit, fits_exactly
+from fingerpost.records import Effect, Scope
+
+
+def within(scopes: Iterable[Scope], server: str, key: str, effect: Effect) -> bool:
+    """Whether every one of these scopes holds the tool."""
+    return all(_holds(scope, server, key, effect) for scope in scopes)
+
+
+def _holds(scope: Scope, server: str, key: str, effect: Effect) -> bool:
+    return (
+        (not scope.effects or effect in scope.effects)
+        and _one_of(scope.servers, server)
+        and _one_of(scope.tools, key)
+    )
+
+
+def _one_of(patterns: Sequence[str], name: str) -> bool:
+    return not patterns or any(fits_exactly(pattern, name) is Fit.YES for pattern in patterns)

@@ -1,0 +1,48 @@
+"""Who came to the gateway, and who was turned away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fingerpost.events.base import Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConnected(Event):
+    """An MCP client opened a session (2025-11-25 and before; later ones have none)."""
+
+    client: str  # what it calls itself, with its version
+    protocol: str
+    endpoint: str
+    principal: str
+
+    def summary(self) -> str:
+        return f"{self.client} ({self.protocol}) at {self.endpoint} as {self.principal}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientLeft(Event):
+    """A session ended: by the client, or after it was silent for long."""
+
+    client: str
+    endpoint: str
+    principal: str
+    reason: str
+
+    def summary(self) -> str:
+        return f"{self.client} left {self.endpoint}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessRefused(Event):
+    """Somebody was turned away before anything was done for them."""
+
+    audited: ClassVar[bool] = True
+
+    endpoint: str
+    reason: str
+    principal: str | None = None
+
+    def summary(self) -> str:
+        return f"{self.endpoint}: {self.principal or 'somebody'} was refused ({self.reason})"

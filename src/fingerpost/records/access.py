@@ -1,0 +1,35 @@
+"""Who asks, and what they may touch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from fingerpost.records.tools import Effect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What somebody may use at all. An empty part sets no bound; rules of the policy apply inside it."""
+
+    servers: tuple[str, ...] = ()  # names, `*` allowed
+    tools: tuple[str, ...] = ()  # keys `server/tool`, `*` allowed
+    effects: tuple[Effect, ...] = ()
+
+    @property
+    def bounded(self) -> bool:
+        return bool(self.servers or self.tools or self.effects)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """Somebody we know: by a key, by a signed token, or because they sit at this machine."""
+
+    name: str
+    kind: Literal["local", "key", "token"] = "local"
+    scope: Scope = field(default_factory=Scope)
+    profiles: tuple[str, ...] = ()  # the only profiles they may use; empty: every endpoint
+
+    def may_use(self, profile: str | None) -> bool:
+        """Whether they may use the endpoint of this profile (None: those without one)."""
+        return not self.profiles or profile in self.profiles

@@ -1,0 +1,66 @@
+"""What goes between a caller and a server while a call runs, and is theirs alone.
+
+A router that only forwards must carry more than arguments and a result: trace
+context, progress, log messages, and the questions a server has for the person
+or the model at the other end. None of it is ours to read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from fingerpost.records import Json, JsonObject
+
+
+class CallerSide(Protocol):
+    """The caller, as far as a server may talk back to them while their request runs."""
+
+    @property
+    def key(self) -> str:
+        """The same for everything one caller asks in one session; two callers never share it."""
+        ...
+
+    @property
+    def capabilities(self) -> JsonObject:
+        """What the caller declared they can do (MCP client capabilities)."""
+        ...
+
+    @property
+    def takes_rounds(self) -> bool:
+        """Whether they take an `input_required` result and come back with the answers (2026-07-28)."""
+        ...
+
+    @property
+    def authorization(self) -> str | None:
+        """Their own `Authorization` header; for servers configured to get it, and for nobody else."""
+        ...
+
+    async def ask(self, method: str, params: JsonObject) -> JsonObject:
+        """Put a server's question (`elicitation/create`, `sampling/createMessage`, `roots/list`) to them.
+
+        Raises `ToolFailed` with the caller's own code when they refuse or cannot.
+        """
+        ...
+
+    async def tell(self, method: str, params: JsonObject) -> None:
+        """Pass a notification on (`notifications/progress`, `notifications/message`)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """What belongs to one request beyond its arguments, carried through untouched."""
+
+    caller: CallerSide | None = None
+    meta: JsonObject = field(
+        default_factory=dict[str, Json]
+    )  # `_meta` without the keys of the protocol itself
+    input_responses: JsonObject | None = None  # answers to an earlier `input_required` …
+    request_state: str | None = None  # … and the server's own state of it, byte for byte
+    log_level: str | None = None  # asked for by a 2026-07-28 caller
+
+    @property
+    def continues(self) -> bool:
+        """Whether this is a further round of a call already begun."""
+        return self.input_responses is not None or self.request_state is not None

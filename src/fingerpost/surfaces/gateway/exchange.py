@@ -1,0 +1,130 @@
+"""One request of a client, and the way back to it: the same for every era and transport.
+
+`wire` makes these and knows nothing of tools; `methods` answers them and knows
+nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from fingerpost.records import Json, JsonObject, Principal
+
+MODERN: Final = "2026-07-28"
+HANDSHAKE: Final = "2025-11-25"  # the newest version with sessions; older ones are spoken too
+
+RequestId = str | int
+
+
+class Refusal(Exception):
+    """An error the client gets, with its JSON-RPC code."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A result that is already JSON, such as a page of a long list: written out as it is."""
+
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """What a path leads to: `/mcp`, `/mcp/route`, `/mcp/all`, `/mcp/p/<profile>`."""
+
+    path: str
+    mode: str  # auto, route, all
+    profile: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientRequest:
+    """One request, its envelope checked and its params not."""
+
+    id: RequestId
+    method: str
+    params: JsonObject
+    version: str  # of the protocol
+    endpoint: Endpoint
+    principal: Principal
+    capabilities: JsonObject = field(default_factory=dict[str, Json])  # of the client
+    client: str = ""  # what it calls itself, with its version
+    session: str | None = None  # handshake era only
+    authorization: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)  # lower-case; HTTP only
+
+    @property
+    def modern(self) -> bool:
+        return self.version >= MODERN
+
+    @property
+    def caller_key(self) -> str:
+        """The same for all requests of one session, or of one principal where there are no sessions."""
+        return self.session or f"{self.principal.kind}:{self.principal.name}"
+
+
+class Exchange(Protocol):
+    """The way back to the client while its request is answered."""
+
+    async def notify(self, method: str, params: JsonObject) -> None:
+        """Send a notification that belongs to this request."""
+        ...
+
+    async def ask(self, method: str, params: JsonObject) -> JsonObject:
+        """Ask the client something and wait for the answer. Handshake era only.
+
+        Raises `Refusal` with the client's own code, or when it cannot be asked.
+        """
+        ...
+
+
+class Audience(Protocol):
+    """Everybody who listens to news outside of a request: sessions and subscription streams."""
+
+    def publish(
+        self, method: str, params: JsonObject, *, to: Callable[[ClientRequest], bool] | None = None
+    ) -> None:
+        """Send `notifications/…` to each listener who asked for it (and whom `to` lets through)."""
+        ...
+
+
+class Methods(Protocol):
+    """Answers requests. Raises `Refusal`; anything else is a fault of ours."""
+
+    async def answer(self, request: ClientRequest, exchange: Exchange) -> JsonObject | Encoded: ...
+
+    def describe(self, endpoint: Endpoint, principal: Principal, version: str) -> JsonObject:
+        """`capabilities`, `serverInfo` and `instructions`, for `initialize` and `server/discover`."""
+        ...
+
+    def left(self, session: str) -> None:
+        """A session ended: drop what was held for it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Denial:
+    """Why somebody is not let in, as the HTTP answer they get."""
+
+    status: int
+    message: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class Gate(Protocol):
+    """Says who asks. Asked for every HTTP request, so it takes no time where it need not."""
+
+    async def admit(self, headers: Mapping[str, str], endpoint: Endpoint) -> Principal | Denial:
+        """Who this is, by lower-case headers. Host and Origin are checked here, too."""
+        ...
+
+    def documents(self) -> Mapping[str, JsonObject]:
+        """Public documents by path (`/.well-known/oauth-protected-resource…`)."""
+        ...
