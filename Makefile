@@ -7,10 +7,10 @@ MCP1   := .venv-mcp1
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(CURDIR)/$(MCP1)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test lint types format bench faults clean
+.PHONY: help install up test lint types format bench bench-gateway faults clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(VENV)/.ready $(MCP1)/.ready node_modules/.ready ## Set up the environment without running anything
 
@@ -65,8 +65,29 @@ bench: install $(VENV)/.peers ## Measure and print tables (DATA=folder adds publ
 	@$(BIN)/python -m benchmarks $(if $(DATA),--data $(DATA)) $(if $(UNTRAINED),--untrained $(UNTRAINED)) \
 		$(if $(ENCODERS),--encoders $(ENCODERS)) $(ONLY)
 
+# Gateways to compare with. Each needs other versions than we do, so none comes into our environments; one that
+# cannot be installed is left out of the tables.
+PEERS  := .venv-peers
+HUB    := .peers/node
+$(PEERS)/.ready:
+	@echo "installing ContextForge, to measure against"
+	@test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	@$(PEERS)/bin/python -m pip install -qq --disable-pip-version-check \
+		'mcp-contextforge-gateway==1.0.7.post20260921' 'mcp<2' || echo "ContextForge cannot be installed: left out"
+	@touch $@
+
+$(HUB)/.ready:
+	@echo "installing mcp-hub, to measure against"
+	@mkdir -p $(HUB)
+	@npm install --silent --no-audit --no-fund --prefix $(HUB) mcp-hub@4.2.1 || echo "mcp-hub cannot be installed: left out"
+	@touch $@
+
+bench-gateway: install $(VENV)/.peers $(PEERS)/.ready $(HUB)/.ready ## Measure the gateway (QUICK=1: 2 minutes; SOAK=1: 10 more under load)
+	@$(BIN)/python -m benchmarks gateway $(if $(QUICK),--quick)
+	@$(if $(SOAK),$(BIN)/python -m benchmarks gateway-soak)
+
 faults: install ## Call every misbehaving server through the whole path (prints the table)
 	@$(BIN)/python -m benchmarks.faults
 
 clean: ## Remove everything the targets above created
-	rm -rf $(VENV) $(MCP1) node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(MCP1) $(PEERS) .peers node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,7 +1,7 @@
 """`python -m benchmarks [--data FOLDER] [NAME …]`: run all benchmarks, or the named ones.
 
 `--data` names a folder of public routing sets (bfcl, toolalpaca_eval, nestful) for those that can use
-more than our own small set.
+more than our own small set. `gateway` takes `--quick`; `gateway-soak` takes `--seconds`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from benchmarks import (
     startup,
     store,
 )
+from benchmarks.gateway import run as gateway
+from benchmarks.gateway import soaking
 
 BENCHMARKS: dict[str, Callable[[Path | None], None]] = {
     "startup": lambda _: startup.run(),
@@ -42,8 +44,10 @@ BENCHMARKS: dict[str, Callable[[Path | None], None]] = {
     "answering": lambda _: answering.run(),
     "grants": lambda _: grants.run(),
     "faults": lambda _: faults.run(),
+    "gateway": lambda _: gateway.run(),
+    "gateway-soak": lambda _: soaking.run(),
 }
-SLOW = ("grants", "faults")  # minutes: only when named
+SLOW = ("grants", "faults", "gateway", "gateway-soak")  # minutes: only when named
 
 
 def main() -> None:
@@ -52,6 +56,8 @@ def main() -> None:
     reader.add_argument("--data", type=Path, help="a folder of public routing sets")
     reader.add_argument("--untrained", type=Path, help="MiniLM as it was (.onnx), as a baseline of routing")
     reader.add_argument("--encoders", type=Path, help="encoders that have not seen a family (A.onnx …)")
+    reader.add_argument("--quick", action="store_true", help="gateway: two minutes instead of ten")
+    reader.add_argument("--seconds", type=float, default=600.0, help="gateway-soak: how long")
     asked = reader.parse_args()
     if unknown := [name for name in asked.names if name not in BENCHMARKS]:
         reader.error(f"no such benchmark: {', '.join(unknown)}; there are: {', '.join(BENCHMARKS)}")
@@ -59,7 +65,12 @@ def main() -> None:
     def measure_routing(data: Path | None) -> None:
         routing.run(data, encoder=asked.untrained, families=asked.encoders)
 
-    chosen: dict[str, Callable[[Path | None], None]] = {**BENCHMARKS, "routing": measure_routing}
+    chosen: dict[str, Callable[[Path | None], None]] = {
+        **BENCHMARKS,
+        "routing": measure_routing,
+        "gateway": lambda _: gateway.run(quick=asked.quick),
+        "gateway-soak": lambda _: soaking.run(seconds=asked.seconds),
+    }
     for name in asked.names or [name for name in BENCHMARKS if name not in SLOW]:
         chosen[name](asked.data)
 

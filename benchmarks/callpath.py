@@ -60,6 +60,7 @@ class ImmediateDoor:
         timeout: float,
         on_progress: Any = None,
         meta: Any = None,
+        passage: Any = None,
     ) -> JsonObject:
         return RESULT
 

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from blockbuster import BlockBuster
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+
+from tests.warm import Zygote
 
 # Half of hypothesis's own number: there are many property tests, and each run draws other examples.
-settings.register_profile("suite", max_examples=50)
+# How quickly examples are drawn says how busy the machine is, nothing about the code.
+settings.register_profile("suite", max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 
 
 # A shell ignores Ctrl-C for what it starts in the background, and programs hand that down to their children.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
+    """One zygote for all workers: they find it in the environment they inherit."""
+    if hasattr(config, "workerinput"):
+        return (yield)
+    with Zygote():
+        return (yield)
 
 
 @pytest.fixture

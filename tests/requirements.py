@@ -1,7 +1,8 @@
 """What Fingerpost promises, and which of it is proven.
 
 Every promise has an id: `A1` … `E11` come from the five source documents, `F…`
-are the faults to survive, `P…` the performance goals, `H…` the house's own.
+are the faults to survive, `N…` narrowing, `W…` the way of a request, `G…` the
+gateway, `P…` the performance goals, `H…` the house's own.
 A test names what it proves with `@proves("A1")`. `test_requirements.py` checks
 both directions: every promise has a test or a gap that says what is missing,
 and every test that proves something proves a promise listed here.
@@ -35,7 +36,6 @@ def proves(*ids: str) -> Callable[[F], F]:
     return pytest.mark.proves(*ids)
 
 
-_GATEWAY = "comes with the MCP gateway"
 _HTTP = "comes with the OpenAI-compatible endpoint and the console"
 _BUILTIN = "comes with Fingerpost's own servers"
 
@@ -72,10 +72,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "B6": Requirement("What the conversation holds is answered from it"),
     "B7": Requirement("Tool sets by context", _BUILTIN),
     "B8": Requirement("Tool sets by persona", _BUILTIN),
-    "B9": Requirement(
-        "Remote tools over HTTP with the caller's API key",
-        "callers' keys come with the gateway; a server's own key goes into its headers",
-    ),
+    "B9": Requirement("Remote tools over HTTP with the caller's API key; the server's errors as they are"),
     "B10": Requirement("Tools by user, usage analytics, adapting instructions, chains", _BUILTIN),
     "B11": Requirement(
         "Measured: fewer unnecessary tool uses",
@@ -191,35 +188,25 @@ REQUIREMENTS: dict[str, Requirement] = {
     "W9": Requirement("ask and chat: streaming, progress, approvals, questions, explanation, JSON"),
     "W10": Requirement("Malformed model output never crashes and never runs what was not offered"),
     # G. The gateway
-    "G1": Requirement("One address serves both protocol eras at once, over HTTP and stdio", _GATEWAY),
-    "G2": Requirement("Through the gateway every required conformance scenario passes", _GATEWAY),
-    "G3": Requirement(
-        "route: find, describe, call, read, within budgets; what is hidden is out of reach", _GATEWAY
-    ),
-    "G4": Requirement("all: every permitted tool, unmodified, paged, in a stable order of bytes", _GATEWAY),
-    "G5": Requirement("A profile is a path with its own tools, instructions and rules", _GATEWAY),
-    "G6": Requirement(
-        "Approvals reach any client: elicitation, input_required, or a note where to approve", _GATEWAY
-    ),
+    "G1": Requirement("One address serves both protocol eras at once, over HTTP and stdio"),
+    "G2": Requirement("Through the gateway every required conformance scenario passes"),
+    "G3": Requirement("route: find, describe, call, read, within budgets; what is hidden is out of reach"),
+    "G4": Requirement("all: every permitted tool, unmodified, paged, in a stable order of bytes"),
+    "G5": Requirement("A profile is a path with its own tools, instructions and rules"),
+    "G6": Requirement("Approvals reach any client: elicitation, input_required, or a note where to approve"),
     "G7": Requirement(
-        "A state that goes round by the client is signed, expires, is used once and by its owner", _GATEWAY
+        "A state that goes round by the client is signed, expires, is used once and by its owner"
     ),
-    "G8": Requirement(
-        "Resources, prompts, completions, progress, logs, questions go through as they are", _GATEWAY
-    ),
-    "G9": Requirement("No caller's token or cookie reaches a server; trace context does", _GATEWAY),
-    "G10": Requirement(
-        "Keys are hashed and scoped; tokens are checked; never open to a network without", _GATEWAY
-    ),
-    "G11": Requirement("Foreign Host or Origin is refused", _GATEWAY),
-    "G12": Requirement("A client's configuration is changed only after a diff, with a backup", _GATEWAY),
-    "G13": Requirement(
-        "Under load with servers dying every call is answered and memory stays flat", _GATEWAY
-    ),
-    "G14": Requirement("A huge result arrives trimmed with a handle; one bad server hides nothing", _GATEWAY),
-    "F5": Requirement("A client that sends slowly is cut off; others are served", _GATEWAY),
-    "F30": Requirement("A client that leaves cancels its call; the audit trail says so", _GATEWAY),
-    "F50": Requirement("Foreign hosts are refused; servers do not redirect us elsewhere", _GATEWAY),
+    "G8": Requirement("Resources, prompts, completions, progress, logs, questions go through as they are"),
+    "G9": Requirement("No caller's token or cookie reaches a server; trace context does"),
+    "G10": Requirement("Keys are hashed and scoped; tokens are checked; never open to a network without"),
+    "G11": Requirement("Foreign Host or Origin is refused"),
+    "G12": Requirement("A client's configuration is changed only after a diff, with a backup"),
+    "G13": Requirement("Under load with servers dying every call is answered and memory stays flat"),
+    "G14": Requirement("A huge result arrives trimmed with a handle; one bad server hides nothing"),
+    "F5": Requirement("A client that sends slowly is cut off; others are served"),
+    "F30": Requirement("A client that leaves cancels its call; the audit trail says so"),
+    "F50": Requirement("Foreign hosts are refused; servers do not redirect us elsewhere"),
     # P. Performance goals
     "P9": Requirement("Help and import stay light: no heavy library is loaded"),
     # H. The house

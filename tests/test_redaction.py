@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fingerpost import redaction
 from fingerpost.redaction import MASK, names_secret, remember, scrub, scrub_json
 from tests.requirements import proves
 
@@ -92,3 +95,30 @@ def test_masking_twice_is_masking_once(text: str) -> None:
     once = scrub(text)
     assert once != text
     assert scrub(once) == once
+
+
+HINTS = (
+    "sk-proj-", "pk_live_", "ghp_", "github_pat_", "glpat-", "xoxb-", "hf_", "npm_", "pypi-", "AKIA", "AIza",
+    "eyJ", "fp_", "Bearer ", "basic\t", "://me:", "@db", "password=", "Token: ", "api-key='",
+    "pa\u017fsword=", "-----BEGIN PRIVATE KEY-----", "a" * 24, "A1" * 20, ".", " ", "0" * 32, "_", "\n",
+)  # fmt: skip
+
+
+@proves("F49")
+@given(st.lists(st.sampled_from(HINTS) | st.text(max_size=3), max_size=8).map("".join))
+def test_the_quick_look_misses_nothing_the_patterns_would_find(text: str) -> None:
+    known: Any = vars(redaction)  # the patterns themselves, without the quick look before them
+    told = text if known["_pattern"] is None else known["_pattern"].sub(MASK, text)
+    thorough = known["_SECRET_AFTER"].sub(known["_mask_after"], known["_SECRET_SHAPE"].sub(MASK, told))
+    assert scrub(text) == thorough
+
+
+@proves("F49")
+def test_a_key_of_our_own_is_a_secret() -> None:
+    assert scrub(f"fp_{'0a' * 16}_{'x-Y' * 14}z") == MASK
+
+
+def test_json_without_secrets_comes_back_as_the_very_same_object() -> None:
+    value = {"a": ["x", 1, None, {"b": True}], "password": ""}
+    assert scrub_json(value) is value
+    assert scrub_json({"a": ("x",)}) == {"a": ["x"]}

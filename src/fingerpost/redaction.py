@@ -11,10 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from operator import is_
 from threading import Lock
+from types import NoneType
 from typing import cast
 
 MASK = "[redacted]"
+_SCALARS = (int, float, bool, NoneType)  # asking these whether they are a Mapping takes long
 
 # Shorter values ("1", "true", "dev") would turn ordinary text into masks.
 SHORTEST_SECRET = 6
@@ -36,6 +39,7 @@ _SECRET_SHAPE = re.compile(
     | \bxox[abposr]-[A-Za-z0-9-]{10,} | \bhf_[A-Za-z0-9]{20,}
     | \bnpm_[A-Za-z0-9]{20,} | \bpypi-[A-Za-z0-9_-]{20,}
     | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b | \bAIza[A-Za-z0-9_-]{30,}
+    | \bfp_[0-9a-f]{32}_[A-Za-z0-9_-]{43}                               # our own keys
     | \beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*          # JSON Web Token
     """,
     re.VERBOSE | re.DOTALL,
@@ -50,6 +54,13 @@ _SECRET_AFTER = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+
+# Without one of these no shape can fit. Looking for them costs a tenth of the pattern.
+_SIGNS = (
+    "-----BEGIN", "sk-", "pk-", "rk-", "k_live_", "k_test_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_",
+    "github_pat_", "glpat-", "xox", "hf_", "npm_", "pypi-", "AKIA", "ASIA", "AIza", "fp_", "eyJ",
+)  # fmt: skip
+_WORDS = ("pass", "pwd", "secret", "api", "token", "access")
 
 _lock = Lock()
 _remembered: set[str] = set()
@@ -70,20 +81,47 @@ def remember(secret: str) -> None:
 
 def names_secret(key: str) -> bool:
     """Whether a field with this name holds a secret: `apiKey`, `GITHUB_TOKEN`, `Authorization`."""
+    return _names_secret_again(key) if len(key) <= SHORT_TEXT else _names_secret(key)
+
+
+def _names_secret(key: str) -> bool:
     return _SECRET_KEY.search(key) is not None
+
+
+_names_secret_again = lru_cache(maxsize=4096)(_names_secret)  # the same few names in call after call
 
 
 def scrub(text: str) -> str:
     """`text` with every secret in it masked."""
     # The same names and ids are scrubbed for event after event; most need be looked at only once.
-    return _scrub_again(text) if len(text) <= SHORT_TEXT else _scrub(text)
+    if len(text) > SHORT_TEXT:
+        return _scrub(text)
+    masked = _scrub_again(text)
+    return text if masked == text else masked
 
 
 def _scrub(text: str) -> str:
     if _pattern is not None:
         text = _pattern.sub(MASK, text)
-    text = _SECRET_SHAPE.sub(MASK, text)
-    return _SECRET_AFTER.sub(_mask_after, text)
+    # The signs are ASCII; other letters can stand for them where case is ignored (`ſ` for `s`).
+    if not text.isascii() or any([sign in text for sign in _SIGNS]):  # noqa: C419 - quicker than a generator
+        text = _SECRET_SHAPE.sub(MASK, text)
+    if _may_announce(text):
+        text = _SECRET_AFTER.sub(_mask_after, text)
+    return text
+
+
+def _may_announce(text: str) -> bool:
+    """Whether some words in the text could announce a secret; where not, there is none after them."""
+    if not text.isascii():
+        return True
+    if ":" in text or "=" in text:
+        small = text.lower()
+        if ("://" in text and "@" in text) or any([word in small for word in _WORDS]):  # noqa: C419 - as above
+            return True
+    else:
+        small = text.lower()
+    return "bearer" in small or "basic" in small
 
 
 _scrub_again = lru_cache(maxsize=4096)(_scrub)
@@ -95,18 +133,27 @@ def _mask_after(match: re.Match[str]) -> str:
 
 
 def scrub_json(value: object) -> object:
-    """A JSON value with secrets masked, by what the text looks like and by what its key says."""
+    """A JSON value with secrets masked, by what the text looks like and by what its key says.
+
+    The very same dict or list comes back when it holds none; what only acts like one comes back as one.
+    """
     if isinstance(value, str):
         return scrub(value)
+    if isinstance(value, _SCALARS):
+        return value
     if isinstance(value, Mapping):
         entries = cast("Mapping[object, object]", value)
-        return {key: _scrub_entry(key, entry) for key, entry in entries.items()}
+        clean = {key: _scrub_entry(key, entry) for key, entry in entries.items()}
+        same = isinstance(value, dict) and all(map(is_, clean.values(), entries.values()))
+        return cast("object", value) if same else clean
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
-        return [scrub_json(item) for item in cast("Sequence[object]", value)]
+        items = [scrub_json(item) for item in cast("Sequence[object]", value)]
+        same = isinstance(value, list) and all(map(is_, items, cast("list[object]", value)))
+        return cast("object", value) if same else items
     return value
 
 
 def _scrub_entry(key: object, value: object) -> object:
     if isinstance(key, str) and isinstance(value, str) and value and names_secret(key):
-        return MASK
+        return value if value == MASK else MASK
     return scrub_json(value)

@@ -14,9 +14,9 @@ from benchmarks.grants import race
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.call.approvals import SKEW, Approvals
+from fingerpost.call.approvals import MOST_WAITING, SKEW, Approvals
 from fingerpost.call.fingerprints import call_fingerprint
-from fingerpost.errors import CallError
+from fingerpost.errors import CallError, LimitReached
 from fingerpost.events import ApprovalDecided, ApprovalRequested, MemorySink
 from fingerpost.records import (
     Call,
@@ -384,3 +384,17 @@ def test_values_a_tool_may_tell_apart_have_fingerprints_of_their_own() -> None:
     assert len({call_fingerprint("d", "t", {"x": value}) for value in values}) == len(values)
     assert call_fingerprint("d", "t", {}) != call_fingerprint("d2", "t", {})
     assert call_fingerprint("d", "t", {}) != call_fingerprint("d", "t2", {})
+
+
+@proves("G6")
+async def test_one_caller_cannot_bury_a_person_under_questions(opened: Opened) -> None:
+    async with opened() as approvals:
+        for number in range(MOST_WAITING):
+            await approvals.request(make_call(f"{number}.txt"), CONTEXT, ASK)
+        with pytest.raises(LimitReached, match="wait already") as refused:
+            await approvals.request(make_call("more.txt"), CONTEXT, ASK)
+        assert "fingerpost approvals" in (refused.value.hint or "")
+        again = await approvals.request(make_call("7.txt"), CONTEXT, ASK)
+        assert again.arguments == {"path": "7.txt"}
+        other = replace(CONTEXT, caller="omar")
+        assert (await approvals.request(make_call("more.txt"), other, ASK)).caller == "omar"

@@ -1,16 +1,10 @@
-"""`fingerpost approvals`, as a person at a terminal meets it.
-
-Most commands run within the test's own process, from the command line to the exit code:
-starting Python for each of so many would take most of the time.
-"""
+"""`fingerpost approvals`, as a person at a terminal meets it."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from getpass import getuser
 from pathlib import Path
 from typing import Any
@@ -24,8 +18,6 @@ from fingerpost.events import MemorySink
 from fingerpost.records import Call, CallContext, Decision, Effect, Json, Pending, Permit, Ruling, Verdict
 from fingerpost.settings import CallSettings
 from fingerpost.store import Store
-from fingerpost.surfaces.cli.main import fingerpost
-from fingerpost.surfaces.cli.outcome import guarded
 from tests.requirements import proves
 from tests.surfaces.conftest import Person, tool
 
@@ -34,38 +26,9 @@ CONTEXT = CallContext(call_id="cal_1", conversation="ses_1", caller="dana")
 SECRET = "ghp_" + "a1b2c3d4e5" * 3
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    """What a command came to."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-@dataclass
-class Sitting(Person):
-    """A person whose commands run in this process."""
-
-    say: Callable[[list[str]], Done] = field(kw_only=True)
-
-    def runs(self, *arguments: str, **_: Any) -> Any:
-        return self.say(self.command(*arguments)[3:])
-
-
 @pytest.fixture
-def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Sitting:
-    def say(arguments: list[str]) -> Done:
-        monkeypatch.setattr(sys, "argv", ["fingerpost", *arguments])
-        code = guarded(fingerpost)
-        said = capsys.readouterr()
-        return Done(code, said.out, said.err)
-
-    sitting = Sitting(tmp_path, say=say)
-    monkeypatch.chdir(tmp_path)
-    for name, value in sitting.environment.items():
-        monkeypatch.setenv(name, value)
-    return sitting
+def person(tmp_path: Path) -> Person:
+    return Person(tmp_path)
 
 
 def make_call(path: str = "a.txt", **more: Json) -> Call:
@@ -205,12 +168,12 @@ def test_a_person_edits_the_arguments_which_must_fit_the_schema_and_approves(per
     }
     person.has("files", [tool("delete", "Delete a file.", inputSchema=schema)])
     (pending,) = asked(person, make_call("a.txt", count=1))
-    wrong = Person.runs(person, "approvals", "edit", pending.pending_id, 'count:=["many"]')
+    wrong = person.runs("approvals", "edit", pending.pending_id, 'count:=["many"]')
     assert wrong.returncode == 3, wrong.stdout
     assert "count" in wrong.stderr
     assert person.reads("approvals", "show", pending.pending_id)["decision"] == "waiting"
     assert person.runs("approvals", "edit", pending.pending_id, "nonsense").returncode == 2
-    done = Person.runs(person, "approvals", "edit", pending.pending_id, "path=b.txt", "count:=2")
+    done = person.runs("approvals", "edit", pending.pending_id, "path=b.txt", "count:=2")
     assert done.returncode == 0, done.stderr
     shown = person.reads("approvals", "show", pending.pending_id)
     assert shown["edited_arguments"] == {"path": "b.txt", "count": 2}

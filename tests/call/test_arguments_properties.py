@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from referencing import Registry
 
 from fingerpost.call.arguments import prepare, signature, translate
+from fingerpost.call.arguments.plan import plans
+from fingerpost.call.arguments.prepare import thoroughly
 from fingerpost.records import JsonObject
 from tests.call.argument_tools import with_schema
 from tests.requirements import proves
@@ -171,3 +174,66 @@ def test_a_translation_never_raises_and_what_it_accepts_fits(
 @given(schema=schemas, limit=st.integers(1, 500))
 def test_a_signature_keeps_to_its_limit(schema: dict[str, Any], limit: int) -> None:
     assert len(signature(with_schema(schema), limit=limit)) <= limit
+
+
+@proves("D7")
+@settings(PATIENT, max_examples=400)
+@given(schema=schemas, data=st.data())
+def test_a_glance_finds_only_what_a_closer_look_would_find(
+    schema: dict[str, Any], data: st.DataObject
+) -> None:
+    card = with_schema(schema)
+    plan = plans.of(card)
+    written = data.draw(st.fixed_dictionaries({}, optional=dict.fromkeys(schema["properties"], values)))
+    seen = plan.quick.fitting(written)
+    if seen is not None:
+        looked = thoroughly(card, plan, written, repair=True)
+        assert looked.ok
+        assert not looked.repairs
+        assert json.dumps(seen) == json.dumps(looked.arguments)
+
+
+FLAT: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "query": {"type": "string", "minLength": 2, "description": "What to look for"},
+        "limit": {"type": "integer", "minimum": 1, "maximum": 9},
+        "sort": {"enum": ["new", "old"]},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        "day": {"type": "string", "format": "date"},
+        "deep": {"type": "object"},
+    },
+    "required": ["query"],
+}
+
+
+@proves("C4")
+@pytest.mark.parametrize(
+    ("written", "at_a_glance"),
+    [
+        ({"query": "hours"}, True),
+        ({"query": "hours", "limit": 3, "sort": "new", "tags": ["a", "b"], "note": None}, True),
+        ({"query": "h"}, False),
+        ({"query": "hours", "limit": 10}, False),
+        ({"query": "hours", "limit": 3.0}, False),
+        ({"query": "hours", "limit": True}, False),
+        ({"query": "hours", "sort": "NEW"}, False),
+        ({"query": "hours", "tags": ["a", 1]}, False),
+        ({"query": "half a \ud800 character"}, False),
+        ({"query": "hours", "day": "2024-01-02"}, False),
+        ({"query": "hours", "deep": {}}, False),
+        ({"query": "hours", "Limit": 3}, False),
+        ({"limit": 3}, False),
+    ],
+)
+def test_plain_arguments_are_seen_to_fit_at_a_glance(written: dict[str, Any], at_a_glance: bool) -> None:
+    plan = plans.of(with_schema(FLAT))
+    assert (plan.quick.fitting(written) is not None) is at_a_glance
+
+
+def test_what_was_taken_is_a_copy() -> None:
+    tags = ["a"]
+    taken = prepare(with_schema(FLAT), {"query": "hours", "tags": tags}).arguments
+    tags.append("b")
+    assert taken["tags"] == ["a"]

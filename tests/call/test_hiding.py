@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fingerpost.call.hiding import hidden_tools
-from fingerpost.records import Listing, ToolCard
+from fingerpost.records import Effect, Listing, Scope, ToolCard
 from fingerpost.settings import RuleSettings
 from tests.catalog.definitions import catalog, tool
 from tests.requirements import proves
@@ -53,3 +53,17 @@ def test_rules_for_other_callers_hide_nothing_and_nobody_is_not_allowed_by_name(
     assert hidden(*rules, caller="dana") == {}
     assert set(hidden(*rules, caller="eve")) == {"shop/list_orders"}
     assert set(hidden(*rules)) == {"shop/list_orders"}
+
+
+@proves("G7")
+def test_what_lies_outside_of_any_scope_of_the_caller_is_hidden() -> None:
+    def outside(*scopes: Scope) -> dict[str, str]:
+        return {key: entry.rule for key, entry in hidden_tools([], CARDS, scopes=scopes).items()}
+
+    assert outside(Scope()) == {}
+    assert outside(Scope(servers=("files",))) == {"shop/list_orders": "scope of the caller"}
+    assert set(outside(Scope(servers=("files",)), Scope(effects=(Effect.READ,)))) == {
+        "shop/list_orders",
+        "files/delete_file",
+    }
+    assert set(outside(Scope(tools=("files/read_*",)))) == {"shop/list_orders", "files/delete_file"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -14,8 +15,8 @@ import pytest
 
 from fingerpost import Router, Settings
 from fingerpost.errors import CallError, StoreUnavailable
-from fingerpost.events import CallEvent, MemorySink
-from fingerpost.records import CallContext, Decision, ErrorKind, Outcome, ToolCall, new_id
+from fingerpost.events import CallEvent, CallRuled, MemorySink
+from fingerpost.records import CallContext, Decision, Effect, ErrorKind, Outcome, Scope, ToolCall, new_id
 from fingerpost.testing import ToolServer, tool_server
 from tests.requirements import proves
 
@@ -396,3 +397,88 @@ async def test_use_teaches_the_catalog_how_long_a_tool_takes(tmp_path: Path) -> 
         await here.router.store.journal.flush()
         profiles = await here.router.store.usage.profiles()
         assert profiles["notes/read_note"].calls == 6
+
+
+# -- scopes and leaving -------------------------------------------------------------------------------
+
+
+@proves("G7")
+async def test_a_call_outside_of_the_callers_scope_is_denied_and_never_sent(tmp_path: Path) -> None:
+    rules = [{"verdict": "allow", "server": "*"}]
+    async with house(tmp_path, policy=rules) as here:
+
+        async def call(name: str, *scopes: Scope) -> Outcome:
+            context = CallContext(call_id=new_id("cal"), scopes=scopes)
+            return await here.router.calls.call(ToolCall(name=name, arguments={"path": "a"}), context)
+
+        only_read = Scope(effects=(Effect.READ,))
+        assert (await call("read_note", only_read, Scope(servers=("no*",)))).success
+        for name, scope in (
+            ("delete_note", only_read),
+            ("read_note", Scope(servers=("shop",))),
+            ("read_note", Scope(tools=("notes/write*",))),
+        ):
+            outcome = await call(name, only_read, scope)
+            assert outcome.error is ErrorKind.DENIED
+            assert outcome.detail == "scope of the caller"
+        assert [name for name, _ in here.notes.calls] == ["read_note"]
+        ruled = [event.rule for event in here.sink.events if isinstance(event, CallRuled)]
+        assert ruled.count("scope of the caller") == 3
+
+
+@proves("G7")
+async def test_a_fallback_outside_of_the_callers_scope_is_passed_over(tmp_path: Path) -> None:
+    async def broken(*_: object) -> str:
+        raise RuntimeError("broken")
+
+    first, second = tool_server("first", [READ], call=broken), tool_server("second", [READ])
+    settings = Settings.model_validate(
+        {
+            "store": {"url": f"sqlite:///{tmp_path}/s.db"},
+            "tools": [{"match": "first/read_note", "hierarchy": ["second/read_note"]}],
+        }
+    )
+    async with Router([first.spec(), second.spec()], settings=settings) as router:
+        await router.connect()
+
+        async def call(*scopes: Scope) -> Outcome:
+            context = CallContext(call_id=new_id("cal"), scopes=scopes)
+            return await router.calls.call(ToolCall(name="first/read_note", arguments={"path": "a"}), context)
+
+        within = await call(Scope(servers=("first",)))
+        assert not within.success
+        assert [attempt.error for attempt in within.attempts][-1] is ErrorKind.DENIED
+        assert second.calls == []
+        assert (await call(Scope(servers=("first", "second")))).tool == "second/read_note"
+
+
+@proves("F30")
+@pytest.mark.parametrize(
+    ("tool", "attempt"), [("read_note", ErrorKind.CANCELLED), ("write_note", ErrorKind.UNKNOWN)]
+)
+async def test_a_caller_who_leaves_in_the_middle_leaves_the_end_in_the_audit_trail(
+    tmp_path: Path, tool: str, attempt: ErrorKind
+) -> None:
+    began = anyio.Event()
+
+    async def work(*_: object) -> str:
+        began.set()
+        await anyio.sleep_forever()
+        return ""
+
+    async with house(tmp_path, answer=work, policy=[{"verdict": "allow", "server": "*"}]) as here:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(
+                here.router.call, tool, {"path": "a", **({"text": "b"} if "write" in tool else {})}
+            )
+            with anyio.fail_after(10):
+                await began.wait()
+            tasks.cancel_scope.cancel()
+        await here.router.store.journal.flush()
+        trail = await here.router.store.audit.entries()
+        ends = {entry.kind: json.loads(entry.payload)["event"] for entry in trail}
+        assert ends["attempt_finished"]["attempt"]["error"] == attempt
+        assert ends["call_finished"]["tool"] == f"notes/{tool}"
+        assert ends["call_finished"]["success"] is False
+        assert ends["call_finished"]["error"] == ErrorKind.CANCELLED
+        assert (await here.router.store.audit.verify()).intact

@@ -168,7 +168,7 @@ def test_of_thousands_of_tries_to_escape_none_is_judged_inside(folder: Path) -> 
     inside = {text for text, placement in judged.items() if placement is Placement.INSIDE}
     assert inside & leading_out == set()
     # The judge is not simply afraid of everything, nor are the tries harmless.
-    assert len(leading_out) > 2000
+    assert len(leading_out) > 1500  # about 2000, by the name of the folder
     assert len(inside) > 100
     # What leads out is never taken for a call about nothing, in any parameter.
     assert not [text for text in leading_out if judged[text] is Placement.NONE]

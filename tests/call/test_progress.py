@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
@@ -23,30 +23,39 @@ CONTEXT = CallContext(call_id="call_1")
 READ = card("read_file")
 
 
+@dataclass
+class Alarm:
+    """What is due at one moment."""
+
+    at: float
+    action: Callable[[], None]
+    cancelled: bool = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
 class Clock:
     """Time that passes only when a test says so."""
 
     def __init__(self) -> None:
         self.now = 0.0
-        self._sleepers: list[tuple[float, anyio.Event]] = []
+        self._timers: list[Alarm] = []
 
     def __call__(self) -> float:
         return self.now
 
-    async def sleep(self, seconds: float) -> None:
-        wake = anyio.Event()
-        self._sleepers.append((self.now + seconds, wake))
-        await wake.wait()
+    def later(self, seconds: float, action: Callable[[], None]) -> Alarm:
+        self._timers.append(Alarm(self.now + seconds, action))
+        return self._timers[-1]
 
     async def advance(self, seconds: float) -> None:
         until = self.now + seconds
-        await anyio.wait_all_tasks_blocked()
-        while due := [one for one in self._sleepers if one[0] <= until]:
-            first = min(due, key=lambda one: one[0])
-            self._sleepers.remove(first)
-            self.now = max(self.now, first[0])
-            first[1].set()
-            await anyio.wait_all_tasks_blocked()
+        while due := [one for one in self._timers if one.at <= until and not one.cancelled]:
+            first = min(due, key=lambda one: one.at)
+            self._timers.remove(first)
+            self.now = max(self.now, first.at)
+            first.action()
         self.now = until
 
 
@@ -66,7 +75,7 @@ class Watch:
         self.clock = Clock()
         self.sink = MemorySink()
         self.progress = Progress(
-            tool, arguments or {}, CONTEXT, events=self.sink, clock=self.clock, sleep=self.clock.sleep
+            tool, arguments or {}, CONTEXT, events=self.sink, clock=self.clock, later=self.clock.later
         )
 
     @property
@@ -77,7 +86,7 @@ class Watch:
 @proves("D10")
 async def test_nothing_is_shown_before_the_feedback_delay() -> None:
     watch = Watch(taking(READ, 1, 3), {"path": "/home/me/notes.md"})
-    async with watch.progress as progress:
+    with watch.progress as progress:
         await watch.clock.advance(1)
         await progress.report(1, 10, "early")
         await watch.clock.advance(1.9)
@@ -91,7 +100,7 @@ async def test_nothing_is_shown_before_the_feedback_delay() -> None:
 @proves("D10")
 async def test_a_slow_tool_says_how_long_it_has_been_and_usually_takes() -> None:
     watch = Watch(taking(READ, 60, 0.5), {"path": "a.txt"})
-    async with watch.progress:
+    with watch.progress:
         await watch.clock.advance(11)
     assert watch.events[-1].message == "Reading a.txt… 10 s so far, usually about 60 s"
     assert watch.events[-1].expected_seconds == 60
@@ -101,7 +110,7 @@ async def test_a_slow_tool_says_how_long_it_has_been_and_usually_takes() -> None
 @proves("D10")
 async def test_a_very_slow_tool_says_more_and_more_often() -> None:
     watch = Watch(taking(READ, 150, 0), {"path": "a.txt"})
-    async with watch.progress as progress:
+    with watch.progress as progress:
         await watch.clock.advance(1)
         await progress.report(3, 8, "reading source 3 of 8")
         await watch.clock.advance(130)
@@ -117,7 +126,7 @@ async def test_a_very_slow_tool_says_more_and_more_often() -> None:
 
 async def test_a_tool_that_takes_longer_than_usual_is_treated_as_slow() -> None:
     watch = Watch(taking(READ, 1, 3, Source.INFERRED), {"path": "a.txt"})
-    async with watch.progress:
+    with watch.progress:
         await watch.clock.advance(25)
     assert watch.events[0].message == "Reading a.txt…"
     assert watch.events[-1].message == "Reading a.txt… 23 s so far"
@@ -127,7 +136,7 @@ async def test_a_tool_that_takes_longer_than_usual_is_treated_as_slow() -> None:
 @proves("D10")
 async def test_what_the_server_reports_is_passed_on_but_not_in_a_flood() -> None:
     watch = Watch(taking(READ, 5, 1), {"path": "a.txt"})
-    async with watch.progress as progress:
+    with watch.progress as progress:
         await watch.clock.advance(1.5)
         before = len(watch.events)
         for number in range(1000):
@@ -141,7 +150,7 @@ async def test_what_the_server_reports_is_passed_on_but_not_in_a_flood() -> None
 @proves("F49")
 async def test_what_the_server_reports_is_masked_visible_and_short() -> None:
     watch = Watch(taking(READ, 5, 0))
-    async with watch.progress as progress:
+    with watch.progress as progress:
         await watch.clock.advance(1)
         await progress.report(1, None, "\x1b[2J token=abcdef123456 " + "x" * 10_000)
     message = watch.events[-1].message
@@ -152,16 +161,15 @@ async def test_what_the_server_reports_is_masked_visible_and_short() -> None:
 
 async def test_the_error_of_the_call_comes_through_unwrapped() -> None:
     watch = Watch(READ)
-    with pytest.raises(ToolTimeout):
-        async with watch.progress:
-            await watch.clock.advance(10)
-            raise ToolTimeout("too long", server="s")
+    with pytest.raises(ToolTimeout), watch.progress:
+        await watch.clock.advance(10)
+        raise ToolTimeout("too long", server="s")
 
 
 async def test_cancelling_the_call_ends_the_ticking() -> None:
     watch = Watch(READ)
     with anyio.move_on_after(0.05) as scope:
-        async with watch.progress:
+        with watch.progress:
             await anyio.sleep(60)
     assert scope.cancelled_caught
 
@@ -171,7 +179,7 @@ async def test_a_broken_reader_does_not_end_the_call() -> None:
         def emit(self, event: Event) -> None:
             raise RuntimeError(event.kind)
 
-    async with Progress(taking(READ, 5, 0), {}, CONTEXT, events=Broken()):
+    with Progress(taking(READ, 5, 0), {}, CONTEXT, events=Broken()):
         await anyio.sleep(0.02)
 
 

@@ -53,6 +53,20 @@ def test_a_servers_text_in_a_question_is_short_and_shows_nothing_hidden():
     assert len(question) < 300
 
 
+def test_a_long_description_ends_at_a_word_and_its_bracket_is_closed():
+    words = [f"word{number}" for number in range(100)]
+    for names in (words, words[1:], ["a", *words]):  # wherever the limit falls
+        about = " ".join(names)
+        made = card(tool("act"))
+        question = question_for(made, (MissingArgument(name="x", description=about),))
+        shown = question.partition("(")[2].partition("…)")[0]
+        assert shown, question
+        assert shown.split() == names[: len(shown.split())]
+    unbroken = question_for(card(tool("act")), (MissingArgument(name="x", description="y" * 500),))
+    assert "yyy…)" in unbroken
+    assert len(unbroken) < 300
+
+
 def test_the_record_of_a_question_names_tool_and_values():
     got = filled("read the file", "files/read_text_file")
     question = ask_for(every_card()["files/read_text_file"], got.missing)

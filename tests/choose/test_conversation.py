@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.choose.conversation import ConversationContext, build, context_of
+from fingerpost.choose.conversation import build
 from fingerpost.choose.fitting import Fitted, fit, tokens_of, units
 from fingerpost.choose.summaries import LONGEST_TRANSCRIPT, Summaries
 from fingerpost.errors import ModelUnavailable
@@ -30,14 +30,6 @@ def talk(turns: int, *, characters: int = 200) -> tuple[Message, ...]:
 
 async def cut(history: tuple[Message, ...], budget: int) -> Fitted:
     return await fit(None, history, budget=budget, count=quarter)
-
-
-@proves("B12")
-def test_who_asks_in_which_conversation_and_after_how_many_messages() -> None:
-    history = said("My lucky number is 7.", "Noted.")
-    assert context_of(packet("And now?", history=history)) == ConversationContext(
-        user="dana", conversation="ses_1", message_count=2, history=history
-    )
 
 
 @proves("B12", "B6")

@@ -19,8 +19,8 @@ from fingerpost.llm import (
     OpenAIChat,
     ResponseSchema,
     Role,
-    ask_json,
     probe,
+    structured,
 )
 from fingerpost.records import JsonObject, Message
 from fingerpost.settings import ModelSettings, ModelsSettings
@@ -110,9 +110,10 @@ async def test_a_schema_is_kept_to_streamed_or_not(llama: str):
             return await chat.complete(asked, on_text=unheard)
 
         for way in (chat.complete, streamed):
-            answer = await ask_json(way, request, repair=False)
-            assert isinstance(answer.value, dict), answer.problem
-            assert answer.value["mood"] in ("glad", "sad")
+            reply = await way(request)
+            answer = structured(reply.text, schema)
+            assert isinstance(answer, dict), reply.text
+            assert answer["mood"] in ("glad", "sad")
 
 
 async def test_a_probe_finds_that_it_keeps_to_schemas_and_ignores_tools(llama: str):

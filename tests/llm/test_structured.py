@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.llm import structured
-from fingerpost.llm.structured import LONGEST_REPLY, misfit
+from fingerpost.llm.structured import LONGEST_REPLY
 from tests.catalog.definitions import UNHURRIED
 from tests.requirements import proves
 
@@ -105,7 +105,6 @@ HOSTILE = {
 )
 def test_a_megabyte_of_trouble_is_over_soon(text: str, schema: dict[str, Any]):
     assert structured(text, schema) is None
-    assert len(misfit(text, schema)) < 1000
 
 
 def test_a_schema_may_be_nonsense_or_point_elsewhere_without_harm():
@@ -122,20 +121,6 @@ def test_a_schema_may_be_nonsense_or_point_elsewhere_without_harm():
 def test_a_strangers_pattern_is_not_run():
     endless = {"properties": {"a": {"type": "string", "pattern": "^(x+)+y$"}}, "required": ["a"]}
     assert structured(f'{{"a": "{"x" * 60}"}}', endless) == {"a": "x" * 60}
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", "it is empty"),
-        ("hello", "there is no JSON in it"),
-        ('{"a": "x"}', "at $.a: 'x' is not of type 'integer'"),
-        ("{}", "'a' is a required property"),
-        ('{"a": 1e999}', "holds inf"),
-    ],
-)
-def test_why_nothing_fits_is_said_in_words(text: str, words: str):
-    assert words in misfit(text, ANSWER)
 
 
 def test_without_a_schema_any_object_or_array_will_do():

@@ -30,6 +30,7 @@ async def pool(
     """Servers with short waits between attempts; started and settled unless told otherwise."""
     settings = LimitSettings.model_validate({"reconnect_max": 0.3, **limits})
     async with Servers(specs, events=sink or MemorySink(), limits=settings, tokens=tokens) as servers:
+        servers.expect_callers()
         if start:
             servers.start()
             assert await servers.settled(timeout=PATIENCE)

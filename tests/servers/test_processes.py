@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import psutil
 import pytest
 
-from fingerpost.records import ServerState
+from fingerpost.records import ServerSpec, ServerState
 from fingerpost.servers import Server
 from fingerpost.servers.guard import Guard
 from fingerpost.servers.watchdog import watch
@@ -165,3 +166,21 @@ def test_the_watchdog_ignores_lines_it_does_not_understand():
 
 def test_our_own_process_group_is_never_at_risk():
     assert os.getpgrp() not in watch([b"+-1\n", b"+0\n", b"+1\n"])
+
+
+async def test_a_missing_program_is_named_whatever_the_event_loop_says():
+    """uvloop does not say which file it did not find."""
+
+    async def reason(spec: ServerSpec) -> str | None:
+        async with pool(spec) as servers:
+            return servers.status(spec.name).reason
+
+    def on_uvloop(spec: ServerSpec) -> str | None:
+        return anyio.run(reason, spec, backend_options={"use_uvloop": True})
+
+    missing = await anyio.to_thread.run_sync(on_uvloop, Server.stdio("absent", ["/no/such/program"]))
+    assert missing == "absent cannot be started: /no/such/program was not found"
+    folder = await anyio.to_thread.run_sync(
+        on_uvloop, Server.stdio("lost", [sys.executable], cwd="/no/folder")
+    )
+    assert folder == "lost cannot be started: /no/folder was not found"

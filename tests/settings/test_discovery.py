@@ -226,3 +226,17 @@ def test_secrets_written_out_are_kept_pointed_out_and_masked_on_screen(here: Sur
     assert "canary" not in screen
     assert "c3" not in screen
     assert screen.count("${TOKEN}") == 2
+
+
+@proves("G12")
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"command": "/usr/local/bin/fingerpost", "args": ["stdio"]},
+        {"command": "python3", "args": ["-m", "fingerpost", "stdio"]},
+        {"url": "http://127.0.0.1:8642/mcp"},
+    ],
+)
+def test_our_own_gateway_is_no_server_of_itself(here: Surroundings, entry: Any) -> None:
+    put(here, ".cursor/mcp.json", {"mcpServers": {"fingerpost": entry, "s": {"command": "x"}}})
+    assert list(merge(look(here)).servers) == ["s"]

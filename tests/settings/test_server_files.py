@@ -209,6 +209,9 @@ def test_our_own_file_takes_every_server_setting(here: Surroundings) -> None:
         era = "2025-11-25"
         enabled = false
         connect_timeout = 2.5
+        prefix = false
+        isolate = true
+        forward_authorization = true
         oauth = { client_id = "me", client_secret = "${OAUTH_SECRET}", scopes = ["s"], redirect_port = 80 }
         [servers.b]
         command = "b"
@@ -224,6 +227,9 @@ def test_our_own_file_takes_every_server_setting(here: Surroundings) -> None:
         era="2025-11-25",
         enabled=False,
         connect_timeout=2.5,
+        prefix=False,
+        isolate=True,
+        forward_authorization=True,
         oauth=OAuthSpec(client_id="me", client_secret="canary-oauth-secret", scopes=("s",), redirect_port=80),
         origin="fingerpost.toml:4",
     )

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import hashlib
+import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -7,6 +9,8 @@ from pathlib import Path
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fingerpost.events import (
     Event,
@@ -19,7 +23,7 @@ from fingerpost.events import (
 )
 from fingerpost.records import ExecutionStatus, Packet, Review, Selection, ToolResult
 from fingerpost.store import Store
-from fingerpost.store.chain import GENESIS
+from fingerpost.store.chain import GENESIS, Fact, hash_of
 from tests.requirements import proves
 from tests.store.conftest import OpenStore
 from tests.store.samples import audited, ordinary
@@ -183,3 +187,29 @@ async def test_the_trail_can_be_switched_off(open_store: OpenStore, anchor: Path
         assert await store.audit.entries() == []
         assert len(await store.journal.events()) == 1
     assert not await anyio.Path(anchor).exists()
+
+
+@proves("A12")
+async def test_a_fact_appended_again_among_new_ones_is_in_the_trail_once(open_store: OpenStore) -> None:
+    first, second = audited("first"), audited("second")
+    async with open_store() as store:
+        await store.journal.append(first)
+        await store.journal.append(first, second)
+        await store.journal.append(second, first)
+        assert [entry.event_id for entry in await store.audit.entries()] == [second.event_id, first.event_id]
+        assert (await store.audit.verify()).intact
+
+
+@proves("H6")
+@given(
+    texts=st.lists(
+        st.text(st.characters(codec="utf-8") | st.sampled_from('"\\\x7f\n'), max_size=20), min_size=3
+    ),
+    at=st.integers(),
+)
+def test_a_hash_does_not_depend_on_how_fast_it_was_written(texts: list[str], at: int) -> None:
+    kind, packet_id, payload = texts[:3]
+    fact = Fact(seq=1, event_id="evt_1", at=at, kind=kind, packet_id=packet_id or None, payload=payload)
+    parts = [GENESIS, fact.seq, fact.event_id, fact.at, fact.kind, fact.packet_id, fact.payload]
+    written = json.dumps(parts, separators=(",", ":")).encode()
+    assert hash_of(fact, GENESIS) == hashlib.sha256(written).hexdigest()

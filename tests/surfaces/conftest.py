@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.programs import PATH
+from tests import warm
+from tests.programs import PATH, program
 
 FILE_SERVER = Path(__file__).with_name("file_server.py")
 
@@ -53,10 +54,16 @@ class Person:
         return file
 
     def command(self, *arguments: str) -> list[str]:
-        given = [*arguments]
-        if self.servers and "--servers" not in given:
-            given += ["--servers", str(self.home / "mcp.json")]
-        return [sys.executable, "-m", "fingerpost", *given]
+        """The command, forked from a process that has loaded it already."""
+        return [*warm.command(), *self._given(arguments)]
+
+    def cold_command(self, *arguments: str) -> list[str]:
+        """The command as it is installed, with its start-up."""
+        return [program("fingerpost"), *self._given(arguments)]
+
+    def _given(self, arguments: tuple[str, ...]) -> list[str]:
+        named = self.servers and "--servers" not in arguments
+        return [*arguments, *(("--servers", str(self.home / "mcp.json")) if named else ())]
 
     def runs(
         self, *arguments: str, extra: Mapping[str, str] | None = None, stdin: str | None = None

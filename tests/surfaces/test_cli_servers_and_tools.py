@@ -142,7 +142,7 @@ def test_a_secret_from_the_environment_appears_nowhere(person: Person) -> None:
 
 def test_a_reader_that_leaves_early_is_no_error(person: Person) -> None:
     person.has("many", [tool(f"tool_{number:04}", "words " * 20) for number in range(2000)])
-    command = " ".join(f"'{part}'" for part in person.command("tools"))
+    command = " ".join(f"'{part}'" for part in person.cold_command("tools"))
     done = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {command} | head -3"],
         cwd=person.home,
@@ -178,7 +178,7 @@ def lines_of(process: subprocess.Popen[str]) -> Iterator[str]:
 def test_a_killed_server_is_seen_and_healed_while_watched(person: Person) -> None:
     person.has("files", [tool("read_file")])
     with subprocess.Popen(
-        person.command("servers", "--watch"),
+        person.cold_command("servers", "--watch"),
         cwd=person.home,
         env={**person.environment, "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,

@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from fingerpost.call.fingerprints import operation_key
-from fingerpost.errors import CallError
+from fingerpost.errors import CallError, LimitReached
 from fingerpost.events import ApprovalDecided, ApprovalRequested, EventSink
 from fingerpost.records import (
     Call,
@@ -39,6 +39,7 @@ Scope = Literal["once", "conversation"]
 
 # Clocks of machines that share a database are rarely further apart than this.
 SKEW: Final = timedelta(seconds=30)
+MOST_WAITING: Final = 100  # of one caller
 
 # Grants from the future that one call may use up in vain before it is asked about again.
 _VAIN: Final = 8
@@ -61,8 +62,16 @@ class Approvals:
         self._clock = clock
 
     async def request(self, call: Call, context: CallContext, ruling: Ruling) -> Pending:
-        """Have the call wait for a person. Asked again while it waits, it is the same pending call."""
+        """Have the call wait for a person. Asked again while it waits, it is the same pending call.
+
+        Raises `LimitReached` when so many of this caller's wait that nobody would find one among them.
+        """
         now = self._clock()
+        if await self._is_crowded(call, context, now):
+            message = (
+                f"{call.tool} needs a person's approval, and {MOST_WAITING} calls of this caller wait already"
+            )
+            raise LimitReached(message, hint="have those decided first: `fingerpost approvals` lists them")
         asked = Pending(
             pending_id=new_id("apr"),
             call_id=context.call_id,
@@ -92,6 +101,11 @@ class Approvals:
                 )
             )
         return waiting
+
+    async def _is_crowded(self, call: Call, context: CallContext, now: datetime) -> bool:
+        waiting = await self._store.approvals.waiting(now=now)
+        theirs = [one.call_fingerprint for one in waiting if one.caller == context.caller]
+        return len(theirs) >= MOST_WAITING and call.fingerprint not in theirs
 
     async def spend(self, call: Call, context: CallContext) -> Permit | None:
         """Use a permission for this call, the one for exactly this call first; None when there is none."""

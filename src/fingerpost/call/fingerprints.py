@@ -20,13 +20,7 @@ def call_fingerprint(definition_fingerprint: str, tool: str, arguments: JsonObje
 
     `1`, `1.0`, `true` and `"1"` stay four different values: a tool may treat them differently.
     """
-    text = json.dumps(
-        [definition_fingerprint, tool, arguments],
-        sort_keys=True,
-        separators=(",", ":"),
-        ensure_ascii=True,
-        default=_as_dict,
-    )
+    text = _written([definition_fingerprint, tool, arguments])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -41,3 +35,6 @@ def _as_dict(value: object) -> dict[str, object]:
         message = f"a {type(value).__name__} cannot be an argument"
         raise TypeError(message)
     return dict(cast("Mapping[str, object]", value))
+
+
+_written = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=_as_dict).encode

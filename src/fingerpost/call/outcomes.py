@@ -118,6 +118,23 @@ class Endings:
             repairs=asked.repairs,
             attempts=execution.attempts,
             detail=execution.detail,
+            code=execution.code,
+            data=execution.data,
+        )
+
+    def asks_for_input(self, execution: Execution, asked: Call) -> Outcome:
+        """The server wants to know more before it answers: its words are for the caller alone."""
+        metadata: dict[str, Json] = {"untrusted": True, "operation": asked.operation, "effect": asked.effect}
+        return Outcome(
+            call_id=self.context.call_id,
+            tool=execution.call.tool,
+            success=True,
+            content=f"{execution.call.tool} asks for more input",
+            reference=self.wish.reference,
+            repairs=asked.repairs,
+            attempts=execution.attempts,
+            result=execution.result,
+            metadata=metadata,
         )
 
     def answered(self, execution: Execution, asked: Call, cut: Digest) -> Outcome:
@@ -138,6 +155,7 @@ class Endings:
             repairs=(*asked.repairs, *(execution.call.repairs if execution.call is not asked else ())),
             attempts=execution.attempts,
             digest=cut,
+            result=execution.result,
             metadata=metadata,
         )
 

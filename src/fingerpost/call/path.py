@@ -6,28 +6,27 @@ good or bad, is an `Outcome` of the same shape.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Final
 
 import anyio
-import anyio.to_thread
 
 from fingerpost.call import reread
 from fingerpost.call.approvals import Approvals
 from fingerpost.call.arguments import prepare, translate
-from fingerpost.call.digest import Results, budget_for, digest, handle_of
-from fingerpost.call.execution import Job, Runner, in_parallel
-from fingerpost.call.fingerprints import call_fingerprint
-from fingerpost.call.names import NotFound, Resolved, operation_of, resolve
+from fingerpost.call.digest import Results, fitted
+from fingerpost.call.execution import Job, Runner, awaits_input, in_parallel
+from fingerpost.call.making import Checked, call_of, check, edited_call
+from fingerpost.call.names import NotFound, Resolved, resolve
 from fingerpost.call.outcomes import Endings
 from fingerpost.call.policy import Policy, doubted, permit
 from fingerpost.call.progress import Progress
+from fingerpost.call.rounds import Rounds
 from fingerpost.catalog import Catalog
-from fingerpost.errors import CallError, StoreError
+from fingerpost.errors import CallError, LimitReached, StoreError
 from fingerpost.events import (
     CallEvent,
     CallFinished,
@@ -43,18 +42,14 @@ from fingerpost.records import (
     Call,
     CallContext,
     Decision,
-    Digest,
     Effect,
     ErrorKind,
     Execution,
-    Json,
     JsonObject,
     LatencyProfile,
     Outcome,
-    ParameterError,
     Pending,
     Permit,
-    Repair,
     Ruling,
     ToolCall,
     ToolCard,
@@ -63,10 +58,14 @@ from fingerpost.records import (
     utc_now,
 )
 from fingerpost.servers import Servers
+from fingerpost.servers.caller import Passage
 from fingerpost.settings import Settings
 from fingerpost.store import Store
 
-LARGE = 100_000  # characters
+GAVE_UP = "the caller gave up before the call was over"
+
+MOMENT: Final = timedelta(seconds=2)
+LOOK_AGAIN_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +74,6 @@ class Ready:
 
     call: Call
     card: ToolCard
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """What name and arguments lead to, without running anything. No `problem`: the call could be made."""
-
-    tool: str | None = None
-    arguments: JsonObject = field(default_factory=dict[str, Json])
-    repairs: tuple[Repair, ...] = ()
-    errors: tuple[ParameterError, ...] = ()
-    problem: str = ""
-    signature: str = ""
 
 
 class CallPath:
@@ -100,7 +87,8 @@ class CallPath:
         self._settings = settings
         self._events = events
         self._policy = Policy(settings.policy)
-        self._running: set[str] = set()
+        self._running: dict[str, str] = {}  # the tool of every call under way, by call
+        self._rounds = Rounds()
         self.results = Results(store.cache, keep_seconds=settings.digest.keep_seconds)
         self.approvals = Approvals(store, events=events, settings=settings.call)
         self.runner = Runner(
@@ -109,24 +97,31 @@ class CallPath:
             flags=settings.flags,
             events=events,
             journal=store.journal.append,
+            hasten=store.journal.hasten,
         )
 
-    async def call(self, wish: ToolCall, context: CallContext) -> Outcome:
-        """Do what a model or a person asked for, as far as the policy and they allow."""
+    async def call(self, wish: ToolCall, context: CallContext, passage: Passage | None = None) -> Outcome:
+        """Do what a model or a person asked for, as far as the policy and they allow.
+
+        `passage` is what goes between the caller and the server beside the call.
+        """
         began = time.monotonic()
         endings = Endings(wish, context)
-        self._running.add(context.call_id)
+        self._running[context.call_id] = wish.name
         self._tell(context, CallReceived, name=wish.name, arguments=wish.arguments, caller=context.caller,
                    conversation=context.conversation, dry_run=context.dry_run)  # fmt: skip
         try:
-            outcome = await self._go(wish, context, endings)
-        except StoreError as error:  # nothing that needs a record runs without one
+            outcome = await self._go(wish, context, endings, passage)
+        except (StoreError, LimitReached) as error:  # nothing that needs a record runs without one
             outcome = endings.failure(wish.name, ErrorKind.UNAVAILABLE, str(error), hint=error.hint or "")
+        except anyio.get_cancelled_exc_class():  # what became of its attempt, the attempt's own event says
+            tool = self._running.get(context.call_id, wish.name)
+            gone = endings.failure(tool, ErrorKind.CANCELLED, GAVE_UP, detail=GAVE_UP)
+            self._tell_end(context, gone, began)
+            raise
         finally:
-            self._running.discard(context.call_id)
-        milliseconds = (time.monotonic() - began) * 1000
-        self._tell(context, CallFinished, tool=outcome.tool, success=outcome.success, error=outcome.error,
-                   detail=outcome.detail, milliseconds=milliseconds)  # fmt: skip
+            self._running.pop(context.call_id, None)
+        self._tell_end(context, outcome, began)
         return outcome
 
     async def call_many(self, wishes: Sequence[tuple[ToolCall, CallContext]]) -> tuple[Outcome, ...]:
@@ -140,7 +135,9 @@ class CallPath:
             server, effect = found.card.server, found.card.effect.value
         return Job(server, effect, lambda: self.call(wish, context))
 
-    async def _go(self, wish: ToolCall, context: CallContext, endings: Endings) -> Outcome:
+    async def _go(
+        self, wish: ToolCall, context: CallContext, endings: Endings, passage: Passage | None
+    ) -> Outcome:
         if wish.name == reread.NAME and self._catalog.snapshot.find(reread.NAME) is None:
             return await reread.read_result(self.results, wish, context)
         ready = self._prepare(wish, context, endings)
@@ -151,10 +148,14 @@ class CallPath:
                    rule=ruling.rule)  # fmt: skip
         if context.dry_run:
             return endings.dry_run(ready.call, ruling)
-        leave = await self._leave(ready.call, context, ruling)
+        leave = await self._leave(ready.call, context, ruling, passage)
         if leave is None:
             return await self._without_leave(ready.call, context, ruling, endings)
-        execution = await self._execute(ready, leave, context)
+        execution = await self._execute(ready, leave, context, passage)
+        if execution.error is None and execution.result is not None and awaits_input(execution.result):
+            if ruling.verdict is Verdict.ASK:
+                self._rounds.keep(ready.call, context, execution.result, leave)
+            return endings.asks_for_input(execution, ready.call)
         return await self._finish(execution, ready, context, endings)
 
     # -- from words to a call -----------------------------------------------------------------------
@@ -170,32 +171,25 @@ class CallPath:
             outcome = endings.invalid(found.card.key, made.errors, made.repairs, made.signature)
             self._refuse(context, outcome)
             return outcome
-        call = _call(found.card, made.arguments, made.repairs)
+        call = call_of(found.card, made.arguments, made.repairs)
+        self._running[context.call_id] = call.tool
         self._tell(context, CallPrepared, tool=call.tool, operation=call.operation, arguments=call.arguments,
                    fingerprint=call.fingerprint, repairs=call.repairs)  # fmt: skip
         return Ready(call, found.card)
 
     def check(self, wish: ToolCall) -> Checked:
         """What would become of the call's name and arguments. Nothing runs, nobody is asked or told."""
-        found = resolve(wish, self._catalog.snapshot)
-        if isinstance(found, NotFound):
-            endings = Endings(wish, CallContext(call_id=""))
-            return Checked(problem=endings.not_found(found.near, ambiguous=found.ambiguous).content)
-        made = prepare(found.card, found.arguments, repair=self._settings.flags.argument_repair)
-        return Checked(
-            tool=found.card.key,
-            arguments=made.arguments,
-            repairs=made.repairs,
-            errors=made.errors,
-            problem="; ".join(error.message for error in made.errors),
-            signature=made.signature,
-        )
+        return check(wish, self._catalog.snapshot, repair=self._settings.flags.argument_repair)
 
     # -- permission ---------------------------------------------------------------------------------
 
-    async def _leave(self, call: Call, context: CallContext, ruling: Ruling) -> Permit | None:
+    async def _leave(
+        self, call: Call, context: CallContext, ruling: Ruling, passage: Passage | None = None
+    ) -> Permit | None:
         if ruling.verdict is Verdict.ASK:
-            return await self.approvals.spend(call, context)
+            # Who allowed a call allowed all of its rounds.
+            begun = self._rounds.take(call, context, passage)
+            return await self.approvals.spend(call, context) if begun is None else begun
         return permit(call, ruling)
 
     async def _without_leave(
@@ -226,17 +220,13 @@ class CallPath:
             if card is None:
                 message = f"{pending_id} cannot be edited: its tool is not available now"
                 raise CallError(message, hint="approve or reject it as it is")
-            made = prepare(card, edited_arguments, repair=self._settings.flags.argument_repair)
-            if made.errors:
-                message = "; ".join(error.message for error in made.errors)
-                raise CallError(message, hint=f"the tool takes: {made.signature}")
-            edited = _call(card, made.arguments, made.repairs)
+            edited = edited_call(card, edited_arguments, repair=self._settings.flags.argument_repair)
         scope = "conversation" if for_conversation else "once"
         return await self.approvals.decide(
             pending_id, decision, by=by, reason=reason, edited=edited, scope=scope
         )
 
-    async def resume(self, pending_id: str, context: CallContext) -> Outcome:
+    async def resume(self, pending_id: str, context: CallContext, passage: Passage | None = None) -> Outcome:
         """Go on with a call that waited for a person: run it, or say what became of it."""
         pending = await self.approvals.get(pending_id)
         if pending is None:
@@ -256,21 +246,35 @@ class CallPath:
             return Endings(wish, context).undecided(pending)
         if await self._ended_in_the_dark(context):
             return Endings(wish, context).unknown(pending)
-        return await self.call(wish, context)
+        return await self.call(wish, context, passage)
 
     async def _ended_in_the_dark(self, context: CallContext) -> bool:
-        """Whether an attempt of this call began and nobody knows how it ended: the process died under it."""
+        """Whether an attempt of this call began and nobody knows how it ended: the process died under it.
+
+        One that began a moment ago may be at work in another process: its end is waited for.
+        """
+        if context.call_id in self._running:
+            return False
+        while (begun := await self._unfinished(context)) is not None:
+            if utc_now() - begun > MOMENT:
+                return True
+            await anyio.sleep(LOOK_AGAIN_S)
+        return False
+
+    async def _unfinished(self, context: CallContext) -> datetime | None:
+        """When the latest attempt of this call began of which no end is told."""
         recorded = await self._store.journal.events(
             packet_id=context.packet_id or context.call_id, kinds=("attempt_started", "attempt_finished")
         )
         lost = unfinished_attempts(entry.event for entry in recorded)
-        ours = any(attempt.call_id == context.call_id for attempt in lost)
-        return ours and context.call_id not in self._running
+        return max((attempt.at for attempt in lost if attempt.call_id == context.call_id), default=None)
 
     # -- execution ----------------------------------------------------------------------------------
 
-    async def _execute(self, ready: Ready, leave: Permit, context: CallContext) -> Execution:
-        async with Progress(ready.card, ready.call.arguments, context, events=self._events) as progress:
+    async def _execute(
+        self, ready: Ready, leave: Permit, context: CallContext, passage: Passage | None
+    ) -> Execution:
+        with Progress(ready.card, ready.call.arguments, context, events=self._events) as progress:
             return await self.runner.run(
                 ready.call,
                 leave,
@@ -280,6 +284,7 @@ class CallPath:
                 permitting=lambda call: self._permit_fallback(call, context),
                 latency_of=self._latency,
                 on_progress=progress.report,
+                passage=passage,
             )
 
     def _alternatives(self, call: Call) -> Iterator[Call]:
@@ -293,7 +298,7 @@ class CallPath:
             if target is not None and target.key != call.tool:
                 made = translate(call.arguments, source, target)
                 if not made.errors:
-                    yield _call(target, made.arguments, made.repairs)
+                    yield call_of(target, made.arguments, made.repairs)
 
     def _latency(self, call: Call) -> LatencyProfile | None:
         card = self._catalog.snapshot.get(call.tool)
@@ -313,22 +318,13 @@ class CallPath:
                 self._refuse(context, outcome)
             return outcome
         card = self._catalog.snapshot.get(execution.call.tool) or ready.card
-        cut = await self._cut(execution.result, card, context)
+        cut = await fitted(execution.result, card, context, self._settings)
         if cut.handle is not None:
-            await self.results.keep(context.call_id, execution.result)
+            await self.results.keep(context.call_id, execution.result, caller=context.caller)
         self._tell(context, ResultDigested, tokens=cut.tokens, original_tokens=cut.original_tokens,
                    dropped=cut.dropped, handle=cut.handle)  # fmt: skip
         self._note_usage(execution, tokens=cut.original_tokens)
         return endings.answered(execution, ready.call, cut)
-
-    async def _cut(self, result: JsonObject, card: ToolCard, context: CallContext) -> Digest:
-        """The digest; of a large result in a thread, because cutting it takes a while."""
-        handle = handle_of(context.call_id)
-        budget = (
-            budget_for(card, context, self._settings.digest) if self._settings.flags.digest else sys.maxsize
-        )
-        cutting = partial(digest, result, card, budget=budget, request=context.request, handle=handle)
-        return await anyio.to_thread.run_sync(cutting) if _is_large(result) else cutting()
 
     def _note_usage(self, execution: Execution, *, tokens: int) -> None:
         for attempt in execution.attempts:
@@ -350,29 +346,11 @@ class CallPath:
         self._tell(context, CallRefused, error=outcome.error, reason=outcome.content,
                    parameter_errors=outcome.parameter_errors)  # fmt: skip
 
+    def _tell_end(self, context: CallContext, outcome: Outcome, began: float) -> None:
+        milliseconds = (time.monotonic() - began) * 1000
+        self._tell(context, CallFinished, tool=outcome.tool, success=outcome.success, error=outcome.error,
+                   detail=outcome.detail, milliseconds=milliseconds)  # fmt: skip
+
     def _tell(self, context: CallContext, kind: type[CallEvent], **facts: Any) -> None:
         event = kind(call_id=context.call_id, packet_id=context.packet_id or context.call_id, **facts)
         self._events.emit(event)
-
-
-def _is_large(result: JsonObject) -> bool:
-    """Whether cutting this result would hold up the event loop. A cheap look at its texts, no more."""
-    content = result.get("content")
-    parts = content if isinstance(content, list) else []
-    texts = (part.get("text") for part in parts[:100] if isinstance(part, dict))
-    size = sum(len(text) for text in texts if isinstance(text, str))
-    return size > LARGE or len(parts) > 100 or "structuredContent" in result
-
-
-def _call(card: ToolCard, arguments: JsonObject, repairs: tuple[Repair, ...]) -> Call:
-    return Call(
-        tool=card.key,
-        server=card.server,
-        name=card.name,
-        operation=operation_of(card, arguments),
-        arguments=arguments,
-        effect=card.effect.value,
-        fingerprint=call_fingerprint(card.fingerprint, card.key, arguments),
-        definition_fingerprint=card.fingerprint,
-        repairs=repairs,
-    )

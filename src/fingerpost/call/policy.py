@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import anyio
@@ -30,6 +31,7 @@ from fingerpost.settings import RuleSettings
 
 # A disk that does not answer for so long (a dead network drive) leaves the question open.
 LOOKING_SECONDS: Final = 5.0
+LONGEST_NAME: Final = 200  # an operation is a value somebody chose: longer ones are not remembered
 
 _STRICTNESS: Final = {Verdict.ALLOW: 0, Verdict.ASK: 1, Verdict.DENY: 2}
 _DOES: Final = {Verdict.ALLOW: "allows", Verdict.ASK: "asks a person about", Verdict.DENY: "forbids"}
@@ -109,6 +111,17 @@ def _stricter(first: Ruling | None, second: Ruling) -> Ruling:
     return first
 
 
+def _name_fits(pattern: str, name: str, *, exactly: bool) -> Fit:
+    if len(name) > LONGEST_NAME:
+        return fits_exactly(pattern, name) if exactly else fits_somehow(pattern, name)
+    return _name_fits_again(pattern, name, exactly)
+
+
+@lru_cache(maxsize=4096)  # the same few names in call after call
+def _name_fits_again(pattern: str, name: str, exactly: bool) -> Fit:
+    return fits_exactly(pattern, name) if exactly else fits_somehow(pattern, name)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rule:
     settings: RuleSettings
@@ -145,8 +158,7 @@ class _Rule:
     def _one_of(self, pattern: str | None, names: Sequence[str]) -> Fit:
         if pattern is None:
             return Fit.YES
-        fit = fits_exactly if self.allows else fits_somehow
-        return max((fit(pattern, name) for name in names), default=Fit.NO)
+        return max([_name_fits(pattern, name, exactly=self.allows) for name in names], default=Fit.NO)
 
     def _operations(self, call: Call) -> tuple[str, ...]:
         """`files/manage.delete` may be meant by `delete` and by `manage.delete`.

@@ -10,21 +10,18 @@ What the server reports itself is passed on, but not faster than a person reads.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable
-from types import TracebackType
-from typing import Final, Self
-
-import anyio
-from anyio.abc import TaskGroup
+from collections.abc import Callable
+from typing import Final, Protocol, Self
 
 from fingerpost.call.action import action_words
+from fingerpost.call.execution.clock import loop_time
 from fingerpost.catalog import visible
 from fingerpost.events import CallProgressed, EventSink
 from fingerpost.records import CallContext, JsonObject, LatencyProfile, LatencyTier, Source, ToolCard
 from fingerpost.redaction import scrub
-from fingerpost.tasks import leave
 
 logger = logging.getLogger("fingerpost.call.progress")
 
@@ -84,11 +81,19 @@ def _duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if rest else f"{minutes} min"
 
 
-class Progress:
-    """Around a running call: `async with Progress(…) as progress: await call(on_progress=progress.report)`.
+class Timer(Protocol):
+    """Something that will happen, unless it is called off."""
 
-    What the call raises comes through as it is, not wrapped in a group.
-    """
+    def cancel(self) -> object: ...
+
+
+def on_the_loop(seconds: float, action: Callable[[], None]) -> Timer:
+    """Have `action` called later. No task is made for it: most calls are over before anything is due."""
+    return asyncio.get_running_loop().call_later(seconds, action)
+
+
+class Progress:
+    """Around a running call: `with Progress(…) as progress: await call(on_progress=progress.report)`."""
 
     def __init__(
         self,
@@ -97,32 +102,31 @@ class Progress:
         context: CallContext,
         *,
         events: EventSink,
-        clock: Callable[[], float] = anyio.current_time,
-        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+        clock: Callable[[], float] = loop_time,
+        later: Callable[[float, Callable[[], None]], Timer] = on_the_loop,
     ) -> None:
         self._card = card
         self._latency = card.intelligence.latency
-        self._action = action_words(card, arguments)
+        self._arguments = arguments
+        self._action: str | None = None
         self._context = context
         self._events = events
         self._clock = clock
-        self._sleep = sleep
-        self._group: TaskGroup | None = None
+        self._later = later
+        self._timer: Timer | None = None
         self._began = 0.0
         self._reported: tuple[float | None, float | None, str] = (None, None, "")
         self._last_report = -math.inf
 
-    async def __aenter__(self) -> Self:
+    def __enter__(self) -> Self:
         self._began = self._clock()
-        self._group = await anyio.create_task_group().__aenter__()
-        self._group.start_soon(self._tick)
+        self._timer = self._later(first_wait(self._latency), self._tick)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._group is not None
-        await leave(self._group, kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     async def report(self, progress: float, total: float | None, message: str | None) -> None:
         """What the server itself says of its progress: kept, and shown unless that was a moment ago."""
@@ -132,11 +136,9 @@ class Progress:
             self._last_report = elapsed
             self._emit(elapsed)
 
-    async def _tick(self) -> None:
-        await self._sleep(first_wait(self._latency))
-        while True:
-            self._emit(self._elapsed)
-            await self._sleep(next_wait(self._latency, self._elapsed))
+    def _tick(self) -> None:
+        self._emit(self._elapsed)
+        self._timer = self._later(next_wait(self._latency, self._elapsed), self._tick)
 
     @property
     def _elapsed(self) -> float:
@@ -144,6 +146,8 @@ class Progress:
 
     def _emit(self, elapsed: float) -> None:
         progress, total, said = self._reported
+        if self._action is None:
+            self._action = action_words(self._card, self._arguments)
         event = CallProgressed(
             call_id=self._context.call_id,
             packet_id=self._context.packet_id or self._context.call_id,

@@ -38,7 +38,7 @@ async def read_result(results: Results, wish: ToolCall, context: CallContext) ->
     if not isinstance(handle, str) or number < 1:
         content = f"it takes {SIGNATURE}"
         return endings.failure(NAME, ErrorKind.INVALID_PARAMETERS, content, signature=SIGNATURE)
-    found = await results.page(handle, page=number)
+    found = await results.page(handle, page=number, caller=context.caller)
     if found is None:
         content = f"nothing is kept under {handle} at page {number}"
         return endings.failure(NAME, ErrorKind.EXECUTION_FAILED, content)

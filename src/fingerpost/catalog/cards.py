@@ -14,7 +14,7 @@ from typing import Final, cast
 from fingerpost.catalog.effects import judge
 from fingerpost.catalog.fingerprint import fingerprint
 from fingerpost.catalog.intelligence import gather
-from fingerpost.catalog.names import exposed_name, tool_key, visible
+from fingerpost.catalog.names import exposed_name, own_name, tool_key, visible
 from fingerpost.catalog.overrides import Overrides
 from fingerpost.records import Instructions, JsonObject, Known, Source, ToolCard, UsageProfile, check_json
 
@@ -38,6 +38,7 @@ class Cardmaker:
     overrides: Overrides
     inferring: bool = True
     usage: dict[str, UsageProfile] = field(default_factory=dict[str, UsageProfile])
+    unprefixed: set[str] = field(default_factory=set[str])  # servers whose tools keep their own names
 
     def make(
         self, server: str, definition: object, known: Mapping[str, ToolCard] = _NO_CARDS
@@ -71,7 +72,7 @@ class Cardmaker:
             key=key,
             server=server,
             name=name,
-            exposed_name=exposed_name(server, name),
+            exposed_name=(own_name if server in self.unprefixed else exposed_name)(server, name),
             definition=tool,
             description=description if own_words is None else own_words,
             effect=effect,

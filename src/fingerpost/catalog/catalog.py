@@ -15,6 +15,7 @@ from typing import cast
 
 from fingerpost.catalog.cards import Cardmaker, Refusal
 from fingerpost.catalog.links import link
+from fingerpost.catalog.namesakes import told_apart
 from fingerpost.catalog.overrides import Overrides
 from fingerpost.catalog.pins import compare, pin
 from fingerpost.catalog.snapshot import Diff, Snapshot, difference
@@ -64,9 +65,8 @@ class Catalog:
         """The tools that may be listed and called. The same object until something changes."""
         if self._snapshot is None:
             cards = [card for server in self._seen for card in self._listed(server).values()]
-            self._snapshot = Snapshot(
-                version=self._version, cards=link(sorted(cards, key=lambda card: card.key))
-            )
+            named = told_apart(sorted(cards, key=lambda card: card.key), self._maker.unprefixed)
+            self._snapshot = Snapshot(version=self._version, cards=link(named))
         return self._snapshot
 
     @property
@@ -84,7 +84,7 @@ class Catalog:
     def replace_server(self, listing: Listing) -> Diff:
         """The tools of this server are now these, and no others."""
         server = listing.server
-        known = self._seen.get(server, {})
+        known = self._known(listing)
         cards: dict[str, ToolCard] = {}
         drops = list(listing.dropped)  # already told about by whoever read the list
         refused: list[DroppedTool] = []
@@ -103,6 +103,14 @@ class Catalog:
         self._tell_dropped(drop for drop in refused if drop not in before)
         self._set_dropped(server, drops)
         return self._replace(server, cards)
+
+    def _known(self, listing: Listing) -> dict[str, ToolCard]:
+        """The cards of this server that may be kept: none where its tools are named otherwise now."""
+        unprefixed = self._maker.unprefixed
+        if listing.prefix is (listing.server not in unprefixed):
+            return self._seen.get(listing.server, {})
+        (unprefixed.discard if listing.prefix else unprefixed.add)(listing.server)
+        return {}
 
     def remove_server(self, server: str) -> Diff:
         """This server and its tools are gone. Their pins stay: they may come back."""

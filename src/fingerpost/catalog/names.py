@@ -11,6 +11,8 @@ that no tool is ever renamed because another one came or went:
   through as it is. Any other is cut to fit and closed with a hash of its key,
   and a name that merely looks as if it had such a hash gets one too: two keys
   share an exposed name only if their hashes (50 bits) are equal;
+  Tools of a server configured with `prefix = false` keep their own names where
+  these fit and no other tool has them;
 * the **visible** form of any text, for a person who must not be deceived.
 """
 
@@ -21,6 +23,7 @@ import hashlib
 import json
 import re
 import unicodedata
+from collections.abc import Container
 from typing import Final
 
 MAX_EXPOSED: Final = 64
@@ -28,6 +31,9 @@ _JOINT: Final = "__"
 _HASH_LENGTH: Final = 10
 _MARK: Final = "0"  # no ordinary word begins with it, so few names look hashed by accident
 _LONGEST_SERVER: Final = 24
+
+# Tools of our own that stand beside those of servers.
+RESERVED: Final = frozenset(("find_tools", "describe_tool", "call_tool", "read_result"))
 
 _EXACT = re.compile(r"[A-Za-z0-9_-]+")
 _HASHED = re.compile(rf"-{_MARK}[a-z2-7]{{{_HASH_LENGTH}}}\Z")
@@ -84,7 +90,21 @@ def _escape(character: str) -> str:
 def exposed_name(server: str, tool: str) -> str:
     """The name models use for this tool: `^[A-Za-z0-9_-]{1,64}$`, unique, and always the same."""
     plain = f"{server}{_JOINT}{tool}"
-    return plain if _is_exact(server, tool, plain) else _hashed(server, tool)
+    return plain if _is_exact(server, tool, plain) else hashed_name(server, tool)
+
+
+def own_name(server: str, tool: str) -> str:
+    """The tool's own name where models can use it, else its exposed name."""
+    fits = len(tool) <= MAX_EXPOSED and _EXACT.fullmatch(tool) is not None and _HASHED.search(tool) is None
+    return tool if fits and tool not in RESERVED else exposed_name(server, tool)
+
+
+def free_name(server: str, tool: str, taken: Container[str]) -> str:
+    """The tool's own name, or where another has that its exposed name; one with a hash is never taken."""
+    for name in (own_name(server, tool), exposed_name(server, tool)):
+        if name not in taken:
+            return name
+    return hashed_name(server, tool)
 
 
 def _is_exact(server: str, tool: str, plain: str) -> bool:
@@ -99,7 +119,8 @@ def _is_exact(server: str, tool: str, plain: str) -> bool:
     )
 
 
-def _hashed(server: str, tool: str) -> str:
+def hashed_name(server: str, tool: str) -> str:
+    """A name that fits, whatever the two are, and that no other tool can have."""
     digest = hashlib.sha256(tool_key(server, tool).encode(errors="surrogatepass")).digest()
     ending = f"-{_MARK}{base64.b32encode(digest).decode().lower()[:_HASH_LENGTH]}"
     room = MAX_EXPOSED - len(_JOINT) - len(ending)

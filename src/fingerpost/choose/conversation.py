@@ -7,36 +7,15 @@ where the conversation was cut, and the next prompt begins as this one did.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-from fingerpost.choose.base import Ask
 from fingerpost.choose.fitting import Count, Fitted, fit
 from fingerpost.choose.summaries import Summaries
-from fingerpost.records import Message, Packet
+from fingerpost.llm import Ask
+from fingerpost.records import Packet
 
 STEPS: Final = 16  # in a window
 MOST_MESSAGES: Final = 20_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConversationContext:
-    """Who asks, in which conversation, after how many messages, and what was said."""
-
-    user: str | None
-    conversation: str
-    message_count: int
-    history: tuple[Message, ...]
-
-
-def context_of(packet: Packet) -> ConversationContext:
-    """The conversation this packet belongs to."""
-    return ConversationContext(
-        user=packet.header.caller,
-        conversation=packet.header.session_id,
-        message_count=packet.context.message_count,
-        history=packet.context.history,
-    )
 
 
 async def build(

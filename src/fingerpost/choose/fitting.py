@@ -17,8 +17,8 @@ from typing import Final, TypeAlias
 
 import anyio.to_thread
 
-from fingerpost.choose.base import Ask
 from fingerpost.choose.summaries import Summaries, Summary, summarise
+from fingerpost.llm import Ask
 from fingerpost.records import Message
 
 Count: TypeAlias = Callable[[str], int]

@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn, TypeVar, cast
 
-from fingerpost.choose.base import Ask
-from fingerpost.llm import ModelReply, ModelRequest
+from fingerpost.llm import Ask, ModelReply, ModelRequest
 from fingerpost.records import Json, JsonObject, Message
 from fingerpost.records.json import MAX_DEPTH, as_valid_text
 from fingerpost.redaction import scrub

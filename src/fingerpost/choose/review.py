@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from fingerpost.choose.base import Ask
 from fingerpost.choose.confidence import capped
 from fingerpost.choose.reading import (
     Unusable,
@@ -30,7 +29,7 @@ from fingerpost.choose.telling import (
     tool_told,
 )
 from fingerpost.errors import ModelError
-from fingerpost.llm import ModelReply, ModelRequest, ResponseSchema
+from fingerpost.llm import Ask, ModelReply, ModelRequest, ResponseSchema
 from fingerpost.records import Json, JsonObject, Message, Packet, Review, Selection, ToolCard
 from fingerpost.settings import ToolRoutingSettings
 

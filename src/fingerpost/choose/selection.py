@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from fingerpost.choose.base import Ask
 from fingerpost.choose.chosen import MOST_ALTERNATIVES, read_chosen
 from fingerpost.choose.offered import Offered
 from fingerpost.choose.reading import Unusable, understood
 from fingerpost.choose.telling import conversation_told, request_told, steps_told, tools_told
-from fingerpost.llm import ModelRequest, ResponseSchema
+from fingerpost.llm import Ask, ModelRequest, ResponseSchema
 from fingerpost.records import Chosen, Json, JsonObject, Message, Packet, ToolCard
 from fingerpost.settings import ToolRoutingSettings
 

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from fingerpost.choose.base import Ask
 from fingerpost.errors import ModelError
-from fingerpost.llm import ModelRequest
+from fingerpost.llm import Ask, ModelRequest
 from fingerpost.llm.structured import without_thoughts
 from fingerpost.records import Message, as_valid_text
 

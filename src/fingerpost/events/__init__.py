@@ -33,7 +33,7 @@ from fingerpost.events.choose import (
     ThoughtNoted,
 )
 from fingerpost.events.codec import UnknownEvent, decode, encode
-from fingerpost.events.gateway import AccessRefused, ClientConnected, ClientLeft
+from fingerpost.events.gateway import AccessRefused, ClientConnected, ClientLeft, KeyChanged
 from fingerpost.events.house import (
     CatalogChanged,
     EventsDropped,
@@ -86,6 +86,7 @@ __all__ = [
     "Fanout",
     "HistorySummarised",
     "IntentDetected",
+    "KeyChanged",
     "LiveFeed",
     "LogSink",
     "MemorySink",

@@ -9,11 +9,13 @@ no moment at which an event holds one.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
 from enum import Enum
-from typing import Any, ClassVar, Protocol, cast
+from operator import is_
+from types import NoneType
+from typing import Any, ClassVar, Final, Protocol, TypeAlias, cast, get_args, get_type_hints
 
 from fingerpost.records import new_id, utc_now
 from fingerpost.redaction import scrub, scrub_json
@@ -39,40 +41,86 @@ class Event:
         Event.kinds[cls.kind] = cls
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            value = getattr(self, item.name)
-            masked = _masked(value)
+        kind = type(self)
+        for name in _names.get(kind) or _names_of(kind):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            masked = scrub(value) if type(value) is str else _masked(value)
             if masked is not value:
-                object.__setattr__(self, item.name, masked)
+                object.__setattr__(self, name, masked)
 
     def summary(self) -> str:
         """The event in one short line for a person."""
         return ""
 
 
-def _masked(value: object) -> object:
+# Events are made many times a call. What to do with a value is worked out once for each type.
+
+_Masker: TypeAlias = Callable[[Any], Any]
+_names: dict[type[Any], tuple[str, ...]] = {}
+_maskers: dict[type[Any], _Masker | None] = {}
+
+
+def _names_of(record: type[Any]) -> tuple[str, ...]:
+    """The fields of a record that could hold a secret."""
+    found = _names.get(record)
+    if found is None:
+        hints = get_type_hints(record)
+        found = tuple(item.name for item in fields(record) if not _is_harmless(hints[item.name]))
+        found = _names[record] = tuple(name for name in found if name not in _IDS)
+    return found
+
+
+def _is_harmless(hint: Any) -> bool:
+    """Whether nothing of this type can hold a secret: numbers, moments, choices."""
+    kinds = get_args(hint) or (hint,)
+    return all(isinstance(kind, type) and issubclass(kind, _HARMLESS) for kind in kinds)
+
+
+_IDS: Final = frozenset({"event_id", "packet_id", "call_id"})  # of our own making, see `new_id`
+_HARMLESS: Final = (NoneType, bool, int, float, datetime, Enum)
+
+
+def _masked(value: Any) -> Any:
     """`value` without secrets; the very same object when it holds none."""
-    if isinstance(value, Enum | datetime):
-        return value
-    masked = value
-    if isinstance(value, str):
-        masked = scrub(value)
-    elif is_dataclass(value):
-        return _masked_record(value)
-    elif isinstance(value, tuple):
-        masked = tuple(_masked(item) for item in cast("tuple[object, ...]", value))
-    elif isinstance(value, Mapping | list):
-        masked = scrub_json(cast("object", value))
-    return cast("object", value) if masked == value else masked
+    kind = cast("type[Any]", type(value))
+    try:
+        masker = _maskers[kind]
+    except KeyError:
+        masker = _maskers[kind] = _masker_for(kind)
+    return value if masker is None else masker(value)
+
+
+def _masker_for(kind: type[Any]) -> _Masker | None:
+    if issubclass(kind, _HARMLESS):
+        return None
+    if issubclass(kind, str):
+        return scrub
+    if is_dataclass(kind):
+        return _masked_record
+    if issubclass(kind, tuple):
+        return _masked_tuple
+    return _masked_json if issubclass(kind, Mapping | list) else None
+
+
+def _masked_tuple(value: tuple[Any, ...]) -> tuple[Any, ...]:
+    masked = tuple([_masked(item) for item in value])
+    return value if all(map(is_, masked, value)) else masked
+
+
+def _masked_json(value: Any) -> Any:
+    masked = scrub_json(value)
+    return value if masked is value or masked == value else masked
 
 
 def _masked_record(record: Any) -> Any:
     changed: dict[str, object] = {}
-    for item in fields(record):
-        value: object = getattr(record, item.name)
+    for name in _names_of(cast("type[Any]", type(record))):
+        value: object = getattr(record, name)
         masked = _masked(value)
         if masked is not value:
-            changed[item.name] = masked
+            changed[name] = masked
     return replace(record, **changed) if changed else record
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from fingerpost.events.base import Event
 
@@ -46,3 +46,17 @@ class AccessRefused(Event):
 
     def summary(self) -> str:
         return f"{self.endpoint}: {self.principal or 'somebody'} was refused ({self.reason})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyChanged(Event):
+    """An API key was made or revoked. The key itself is known to whoever made it, and to nobody else."""
+
+    audited: ClassVar[bool] = True
+
+    key_id: str
+    name: str
+    change: Literal["made", "revoked"]
+
+    def summary(self) -> str:
+        return f"the key {self.name} ({self.key_id}) was {self.change}"

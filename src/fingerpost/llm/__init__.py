@@ -1,6 +1,5 @@
 """Language models: what is asked of one, what comes back, the adapters that speak to it, the pool of two."""
 
-from fingerpost.llm.asking import JsonAnswer, ask_json
 from fingerpost.llm.base import Ask, ChatModel, ModelReply, ModelRequest, ModelUsage, OnText, ResponseSchema
 from fingerpost.llm.capabilities import Capabilities, probe
 from fingerpost.llm.knowledge import CapabilityMemory
@@ -13,7 +12,6 @@ __all__ = [
     "Capabilities",
     "CapabilityMemory",
     "ChatModel",
-    "JsonAnswer",
     "ModelPool",
     "ModelReply",
     "ModelRequest",
@@ -22,7 +20,6 @@ __all__ = [
     "OpenAIChat",
     "ResponseSchema",
     "Role",
-    "ask_json",
     "probe",
     "structured",
 ]

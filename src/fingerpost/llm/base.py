@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from fingerpost.records import JsonObject, Message
 
@@ -74,6 +74,13 @@ class ChatModel(Protocol):
         ...
 
     async def complete(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply: ...
+
+
+@runtime_checkable
+class Closable(Protocol):
+    """A model that holds connections."""
+
+    async def aclose(self) -> None: ...
 
 
 Ask: TypeAlias = Callable[[ModelRequest], Awaitable[ModelReply]]  # a model already decided upon

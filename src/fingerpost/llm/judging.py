@@ -1,4 +1,4 @@
-"""Whether a value fits the schema a model was asked to keep to, and if not, why.
+"""Whether a value fits the schema a model was asked to keep to.
 
 The schema may hold parts of a tool server's. So nothing it refers to is fetched, and what
 costs more than a glance is left out: patterns (a stranger's regular expression can run for
@@ -9,10 +9,9 @@ checks arguments properly, with its own bounds.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any, Final, cast
 
-from jsonschema import Draft202012Validator, exceptions, validators
+from jsonschema import Draft202012Validator, validators
 from jsonschema.exceptions import ValidationError
 from jsonschema.protocols import Validator
 from referencing import Registry
@@ -20,8 +19,6 @@ from referencing import Registry
 from fingerpost.records import JsonObject, check_json
 
 MOST_NODES: Final = 20_000  # looked at for one reply; checking takes some ten microseconds for each
-_MOST_ERRORS: Final = 50
-_SHOWN: Final = 300
 _COSTLY: Final = ("pattern", "patternProperties", "uniqueItems", "unevaluatedProperties")
 
 
@@ -41,24 +38,13 @@ class Judge:
             return False
         if self._validator is None:
             return isinstance(value, dict | list)
-        return not self._errors(value, 1)
+        return self._fits(value)
 
-    def complaint(self, value: object) -> str:
-        """What is wrong with a value that does not fit."""
-        if (reason := check_json(value)) is not None:
-            return f"it {reason}"
-        if _nodes(value, MOST_NODES) >= MOST_NODES:
-            return "it is far too large"
-        errors = self._errors(value, _MOST_ERRORS)
-        worst = cast("ValidationError | None", cast("Any", exceptions).best_match(errors))
-        return "it does not fit" if worst is None else f"at {worst.json_path}: {worst.message[:_SHOWN]}"
-
-    def _errors(self, value: object, most: int) -> list[ValidationError]:
+    def _fits(self, value: object) -> bool:
         try:
-            found = cast("Any", self._validator).iter_errors(value)
-            return list(islice(cast("Iterator[ValidationError]", found), most))
+            return next(iter(cast("Any", self._validator).iter_errors(value)), None) is None
         except Exception:  # noqa: BLE001 - a schema the library chokes on fits nothing, and stops nothing
-            return [ValidationError("the schema makes no sense")]
+            return False
 
 
 def _nodes(value: object, most: int) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, Protocol, runtime_checkable
 
-from fingerpost.llm.base import ChatModel, ModelUsage
+from fingerpost.llm.base import ChatModel, Closable, ModelUsage
 from fingerpost.llm.openai_chat import OpenAIChat
 from fingerpost.settings import ModelSettings
 
@@ -18,11 +18,6 @@ MILLION: Final = 1_000_000
 class _Configured(Protocol):
     @property
     def settings(self) -> ModelSettings: ...
-
-
-@runtime_checkable
-class _Closable(Protocol):
-    async def aclose(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +63,7 @@ class Member:
         return (usage.prompt_tokens * price_in + usage.completion_tokens * price_out) / MILLION
 
     async def aclose(self) -> None:
-        if self.ours and isinstance(self.model, _Closable):
+        if self.ours and isinstance(self.model, Closable):
             await self.model.aclose()
 
 

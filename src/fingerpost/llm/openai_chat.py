@@ -8,31 +8,22 @@ take a good part of a second.
 
 from __future__ import annotations
 
-import time
-from dataclasses import replace
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING
 
-import anyio
-import anyio.to_thread
 from pydantic import ValidationError
 
 from fingerpost.errors import ConfigError
 from fingerpost.llm.base import ModelReply, ModelRequest, OnText
-from fingerpost.llm.failures import Setback, late
 from fingerpost.llm.outlet import Outlet
-from fingerpost.llm.patience import pause
+from fingerpost.llm.remote import REPLY_BYTES, RemoteChat
 from fingerpost.llm.wire import body_of
-from fingerpost.redaction import remember
 from fingerpost.settings import ModelSettings
 
 if TYPE_CHECKING:
     from fingerpost.llm.connection import Connection
 
-REPLY_BYTES: Final = 4 * 1024 * 1024
 
-
-class OpenAIChat:
+class OpenAIChat(RemoteChat["Connection"]):
     """One model. Close it when done; connections are kept in between.
 
         OpenAIChat("small-instruct", base_url="http://127.0.0.1:8000/v1")
@@ -49,49 +40,8 @@ class OpenAIChat:
         timeout: float | None = None,
         reply_bytes: int = REPLY_BYTES,
     ) -> None:
-        self._settings = _settings(model, base_url=base_url, api_key=api_key, timeout=timeout)
-        self._reply_bytes = reply_bytes
-        self._lock = anyio.Lock()
-        self._connection: Connection | None = None
-        self._unwanted: frozenset[str] = frozenset()  # options this model has refused
-        if self._settings.api_key:
-            remember(self._settings.api_key)
-
-    @property
-    def name(self) -> str:
-        return self._settings.model
-
-    @property
-    def settings(self) -> ModelSettings:
-        """What it was made with: its address, its window, its prices."""
-        return self._settings
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.aclose()
-
-    async def complete(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
-        """One reply, within `timeout` seconds, repetitions included."""
-        connection = await self._opened()
-        began = time.perf_counter()
-        try:
-            with anyio.fail_after(self._settings.timeout):
-                reply = await self._asked(connection, request, on_text)
-        except TimeoutError as passed:
-            raise late(self.name, self._settings.timeout) from passed
-        return replace(reply, milliseconds=(time.perf_counter() - began) * 1000)
+        settings = _settings(model, base_url=base_url, api_key=api_key, timeout=timeout)
+        super().__init__(settings, reply_bytes=reply_bytes)
 
     async def _asked(
         self, connection: Connection, request: ModelRequest, on_text: OnText | None
@@ -114,19 +64,6 @@ class OpenAIChat:
                 continue
             failed += 1
             await self._wait(result, failed)
-
-    async def _wait(self, setback: Setback, failed: int) -> None:
-        """Wait for the next try, or raise what is the matter when there is none."""
-        wait = pause(failed, setback.wait) if setback.again and failed <= self._settings.retries else None
-        if wait is None:
-            raise setback.error from None
-        await anyio.sleep(wait)
-
-    async def _opened(self) -> Connection:
-        async with self._lock:
-            if self._connection is None:
-                self._connection = await anyio.to_thread.run_sync(self._build)
-            return self._connection
 
     def _build(self) -> Connection:
         from fingerpost.llm.connection import Connection

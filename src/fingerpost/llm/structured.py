@@ -39,14 +39,6 @@ def structured(text: str, schema: JsonObject | None = None) -> Json | None:
     return None
 
 
-def misfit(text: str, schema: JsonObject) -> str:
-    """Why `structured` finds nothing in `text`, in words its writer can act on."""
-    likeliest = next(_values(without_thoughts(text[:LONGEST_REPLY])), None)
-    if likeliest is None:
-        return "there is no JSON in it" if text.strip() else "it is empty"
-    return Judge(schema).complaint(likeliest)
-
-
 def without_thoughts(text: str) -> str:
     """What a reasoning model wrote after it had finished thinking."""
     end = 0

@@ -30,7 +30,7 @@ from fingerpost.records.choosing import (
     Question,
     RouteOutcome,
 )
-from fingerpost.records.ids import new_id, utc_now
+from fingerpost.records.ids import new_id, random_bits, utc_now
 from fingerpost.records.json import Json, JsonObject, as_valid_text, check_json
 from fingerpost.records.narrowing import (
     Candidate,
@@ -192,5 +192,6 @@ __all__ = [
     "as_valid_text",
     "check_json",
     "new_id",
+    "random_bits",
     "utc_now",
 ]

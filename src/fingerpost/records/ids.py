@@ -25,6 +25,11 @@ def new_id(prefix: str) -> str:
     return f"{prefix}_{value:032x}"
 
 
+def random_bits(count: int) -> int:
+    """A number nobody else is likely to have. Not secret, for the same reason."""
+    return _chance.getrandbits(count)
+
+
 def utc_now() -> datetime:
     """The time, always with its zone."""
     return datetime.now(UTC)

@@ -15,6 +15,7 @@ else:
 JsonObject: TypeAlias = Mapping[str, Json]
 
 SCALARS = (str, int, float, bool, NoneType)
+_PLAIN = frozenset({bool, NoneType})  # nothing can be wrong with these
 
 MAX_DEPTH = 100
 MAX_INTEGER_DIGITS = 4000  # Python itself refuses to print integers a little longer than this
@@ -29,7 +30,9 @@ def check_json(value: object, *, max_depth: int = MAX_DEPTH) -> str | None:
     for _ in range(max_depth + 1):
         below: list[object] = []
         for node in level:
-            # Scalars first: most nodes are, and asking whether something is a Mapping is slow.
+            if type(node) in _PLAIN or (type(node) is str and node.isascii()):
+                continue  # most nodes are so, and every result of every tool comes by here
+            # Scalars first: asking whether something is a Mapping is slow.
             reason = _check_scalar(node) if isinstance(node, SCALARS) else _gather(node, below)
             if reason is not None:
                 return reason
@@ -44,10 +47,12 @@ def _gather(node: object, below: list[object]) -> str | None:
     if isinstance(node, list | tuple):
         below.extend(cast("Sequence[object]", node))
         return None
-    if not isinstance(node, Mapping):
+    if type(node) is not dict and not isinstance(node, Mapping):
         return f"holds a {type(node).__name__}, which JSON cannot say"
     entries = cast("Mapping[object, object]", node)
     for key in entries:
+        if type(key) is str and key.isascii():
+            continue
         if not isinstance(key, str) or has_lone_surrogate(key):
             return f"has a key that is not text: {key!r:.60}"
     below.extend(entries.values())

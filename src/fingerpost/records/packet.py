@@ -241,6 +241,11 @@ class ToolRouting:
     steps: tuple[Step, ...] = ()  # every call so far, in order
 
     @property
+    def worked(self) -> tuple[Step, ...]:
+        """The calls that came to something."""
+        return tuple(step for step in self.steps if step.success)
+
+    @property
     def reinjections_left(self) -> int:
         return max(0, self.max_reinjections - self.reinjection_count)
 

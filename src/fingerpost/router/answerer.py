@@ -9,14 +9,13 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 from weakref import WeakValueDictionary
 
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from fingerpost.call.lessons import lesson
 from fingerpost.call.path import CallPath
 from fingerpost.catalog import Snapshot
 from fingerpost.choose.calibration import Calibration
@@ -25,19 +24,16 @@ from fingerpost.errors import CallError, ConfigError
 from fingerpost.events import Event, Fanout, PacketReceived, RouteBegan
 from fingerpost.llm import ModelPool, Role
 from fingerpost.records import (
-    MAX_REINJECTIONS,
     Approval,
     Chosen,
     Message,
     Mode,
     Narrowing,
     Outcome,
-    Packet,
     Pending,
     UsageProfile,
-    utc_now,
 )
-from fingerpost.router.guide import Guide
+from fingerpost.router.guide import Guide, packet_of
 from fingerpost.router.journeys.journey import House, Journey
 from fingerpost.router.journeys.keyless import replied
 from fingerpost.router.journeys.offers import Offers
@@ -51,7 +47,9 @@ from fingerpost.router.witness import Witness
 from fingerpost.settings import Settings
 from fingerpost.store import Store
 
-RECALIBRATE_S: Final = 30.0
+READ_AGAIN_S: Final = 30.0
+
+Learn: TypeAlias = Callable[[str, Outcome, str | None], None]  # the request, what came of it, where
 
 
 class Answerer:
@@ -69,6 +67,7 @@ class Answerer:
         snapshot: Callable[[], Snapshot],
         tasks: TaskGroup,
         switches: Switches,
+        learn: Learn,
     ) -> None:
         self._settings = settings
         self._events = events
@@ -78,8 +77,9 @@ class Answerer:
         self._witness = Witness()
         events.add(self._witness)
         self._calibration = Calibration.identity()
-        self._calibrated_at = -RECALIBRATE_S
+        self._calibrated_at = -READ_AGAIN_S
         self._usage: Mapping[str, UsageProfile] = {}
+        self._used_at = -READ_AGAIN_S
         self._resuming: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()  # by packet
         self._house = House(
             settings=settings,
@@ -91,9 +91,11 @@ class Answerer:
             offers=Offers(),
             snapshot=snapshot,
             calibration=self._calibrate,
-            learn=self._learn,
+            learn=lambda outcome, packet: learn(
+                packet.content.original_prompt, outcome, packet.header.session_id
+            ),
             summaries=Summaries(),
-            usage=lambda: self._usage,
+            usage=self._use,
         )
 
     async def route(self, text: str, asking: Asking) -> Route:
@@ -187,7 +189,7 @@ class Answerer:
     async def select(self, text: str, narrowing: Narrowing, wanted: Wanted) -> Chosen:
         """What the selecting model takes of these tools."""
         asking = Asking(**wanted)
-        packet = _packet(text, asking)
+        packet = packet_of(text, asking)
         if narrowing.packet_id is not None:  # one request, one packet
             packet = replace(packet, header=replace(packet.header, packet_id=narrowing.packet_id))
         journey = Journey(self._house, packet, mode=Mode.STAGED, asking=asking, narrowing=narrowing)
@@ -212,7 +214,7 @@ class Answerer:
         turns = asking.get("max_turns") or self._switches.now.max_turns
         agent = mode in (Mode.SIMPLE, Mode.REACT)
         rounds = (turns if agent else routing.max_reinjections) if routing.enabled else 0
-        return Journey(self._house, _packet(text, asking, rounds), mode=mode, asking=asking)
+        return Journey(self._house, packet_of(text, asking, rounds=rounds), mode=mode, asking=asking)
 
     def _announce(self, journey: Journey) -> None:
         pool = self._house.pool
@@ -262,34 +264,16 @@ class Answerer:
         """How sure we may be, from what came of being sure before; read again now and then."""
         if not self._settings.flags.calibration:
             return Calibration.identity()
-        if time.monotonic() - self._calibrated_at >= RECALIBRATE_S:
+        if time.monotonic() - self._calibrated_at >= READ_AGAIN_S:
             self._calibrated_at = time.monotonic()
             samples = await self._store.confidences.recent()
             self._calibration = await anyio.to_thread.run_sync(Calibration.fit, samples)
-            if self._settings.flags.adaptive_instructions:
-                self._usage = await self._store.usage.profiles()
         return self._calibration
 
-    def _learn(self, outcome: Outcome, packet: Packet) -> None:
-        """Remember whether the tool was the right one for the request it was called for."""
-        if not self._settings.flags.learned_use:
-            return
-        learned = lesson(
-            packet.content.original_prompt,
-            outcome,
-            at=utc_now(),
-            conversation=packet.header.session_id,
-        )
-        if learned is not None:
-            self._store.choices.note(learned)
-            self._house.guide.learned_something()
-
-
-def _packet(text: str, asking: Asking, rounds: int = MAX_REINJECTIONS) -> Packet:
-    return Packet.start(
-        text,
-        session_id=asking.get("conversation"),
-        caller=asking.get("caller"),
-        history=asking.get("history", ()),
-        max_reinjections=rounds,
-    )
+    async def _use(self) -> Mapping[str, UsageProfile]:
+        """How tools were used before, for instructions that follow it; read again now and then."""
+        stale = time.monotonic() - self._used_at >= READ_AGAIN_S
+        if self._settings.flags.adaptive_instructions and stale:
+            self._used_at = time.monotonic()
+            self._usage = await self._store.usage.profiles()
+        return self._usage

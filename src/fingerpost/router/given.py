@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-if TYPE_CHECKING:
-    from fingerpost.llm import ChatModel
-
-
-@runtime_checkable
-class Closable(Protocol):
-    """A model that holds connections."""
-
-    async def aclose(self) -> None: ...
+from fingerpost.llm.base import ChatModel, Closable
 
 
 async def close_given(models: Iterable[ChatModel | None]) -> None:

@@ -30,6 +30,7 @@ from fingerpost.narrow.parts import shipped
 from fingerpost.narrow.preselection import ServerPicker, read_template
 from fingerpost.narrow.request import NarrowRequest
 from fingerpost.records import (
+    MAX_REINJECTIONS,
     Intent,
     Narrowing,
     NeedVerdict,
@@ -104,12 +105,7 @@ class Guide:
 
     async def narrow(self, snapshot: Snapshot, text: str, **wanted: Unpack[Wanted]) -> Narrowing:
         """The whole answer; the journal of a new packet tells it too."""
-        packet = Packet.start(
-            text,
-            session_id=wanted.get("conversation"),
-            caller=wanted.get("caller"),
-            history=wanted.get("history", ()),
-        )
+        packet = packet_of(text, wanted)
         self._events.emit(PacketReceived.of(packet))
         narrowing, facts = await self.found(snapshot, packet, wanted)
         for fact in facts:
@@ -207,6 +203,17 @@ class Guide:
         followings = await self._store.choices.followers()
         await anyio.to_thread.run_sync(self._experience.learn, choices, followings)
         self._narrower.forget()
+
+
+def packet_of(text: str, wanted: Wanted, *, rounds: int = MAX_REINJECTIONS) -> Packet:
+    """A request as it enters the house."""
+    return Packet.start(
+        text,
+        session_id=wanted.get("conversation"),
+        caller=wanted.get("caller"),
+        history=wanted.get("history", ()),
+        max_reinjections=rounds,
+    )
 
 
 def _facts(packet: Packet, narrowing: Narrowing) -> tuple[PacketEvent, ...]:

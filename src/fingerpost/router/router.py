@@ -7,7 +7,6 @@ store. Choosing and answering are journeys through all of it.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AsyncExitStack, aclosing
 from importlib import import_module
@@ -21,14 +20,13 @@ from fingerpost.call.execution import Background, BreakerState
 from fingerpost.call.lessons import lesson
 from fingerpost.call.path import CallPath
 from fingerpost.catalog import Catalog, Snapshot
-from fingerpost.errors import CallError, ConfigError, ServerUnavailable, StoreUnavailable, UnknownServer
+from fingerpost.errors import CallError, ConfigError, ServerUnavailable, UnknownServer
 from fingerpost.events import EventSink, Fanout, LiveFeed
 from fingerpost.records import (
     Approval,
     CallContext,
     Chosen,
     JsonObject,
-    Listing,
     Narrowing,
     Outcome,
     Pending,
@@ -42,6 +40,7 @@ from fingerpost.records import (
     utc_now,
 )
 from fingerpost.router.given import close_given
+from fingerpost.router.intake import Intake
 from fingerpost.router.policy import Policy, profile_rules
 from fingerpost.router.sight import Sight, View
 from fingerpost.router.switches import Switches
@@ -56,9 +55,6 @@ if TYPE_CHECKING:
     from fingerpost.router.guide import Guide
     from fingerpost.router.route import Route, StreamItem
 
-log = logging.getLogger("fingerpost.router")
-
-SAVE_AGAIN_S = 1.0
 FIRST_CONNECT_S = 10.0  # a request waits so long for servers; whoever is later joins for the next one
 
 
@@ -103,8 +99,6 @@ class Router:
         self._specs = tuple(servers)
         self._stack = AsyncExitStack()
         self._open = False
-        self._taken: dict[str, Listing] = {}
-        self._unsaved = anyio.Event()
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
@@ -118,10 +112,11 @@ class Router:
             self.events.add(self.store.journal)
             self.catalog.use_pins(await self.store.pins.all())
             self.catalog.learn(await self.store.usage.profiles())
-            stack.push_async_callback(self._save_pins)
+            self._intake = Intake(self.catalog, self.store)
+            stack.push_async_callback(self._intake.save_pins)
             saving = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(saving.cancel_scope.cancel)
-            saving.start_soon(self._keep_saving)
+            saving.start_soon(self._intake.keep_saving)
             self.servers = await stack.enter_async_context(
                 Servers(
                     self._specs,
@@ -239,6 +234,7 @@ class Router:
                 snapshot=lambda: self.tools,
                 tasks=self._tasks,
                 switches=self.switches,
+                learn=self.learn,
             )
         return self._answerer
 
@@ -302,16 +298,14 @@ class Router:
         """
         wish = ToolCall(name=name, arguments=arguments)
         outcome = await self.calls.call(wish, CallContext(call_id=new_id("cal"), **context))
-        self._learn_from(outcome, context)
+        self.learn(context.get("request", ""), outcome, context.get("conversation"))
         return outcome
 
-    def _learn_from(self, outcome: Outcome, context: Circumstances) -> None:
+    def learn(self, request: str, outcome: Outcome, conversation: str | None) -> None:
         """Remember whether the tool was the right one for the request it was called for."""
         if not self.settings.flags.learned_use:
             return
-        learned = lesson(
-            context.get("request", ""), outcome, at=utc_now(), conversation=context.get("conversation")
-        )
+        learned = lesson(request, outcome, at=utc_now(), conversation=conversation)
         if learned is not None:
             self.store.choices.note(learned)
             if self._guide is not None:
@@ -344,6 +338,14 @@ class Router:
             tools, caller, profile, scopes
         )
 
+    async def look(
+        self, *, caller: str | None = None, profile: str | None = None, scopes: tuple[Scope, ...] = ()
+    ) -> View:
+        """The same, worked out in a thread: many tools against many rules take a while."""
+        tools = self.tools
+        known = self._sight.known(tools, caller, profile, scopes)
+        return known or await anyio.to_thread.run_sync(self._sight.of, tools, caller, profile, scopes)
+
     async def accept(self, key: str, *, by: str, fingerprint: str) -> Pin:
         """A person accepts the changed definition of a quarantined tool; it is offered again.
 
@@ -359,36 +361,12 @@ class Router:
         try:
             listing = self.servers.listing(server)
         except UnknownServer:
-            self._taken.pop(server, None)
-            self.catalog.remove_server(server)
+            self._intake.forget(server)
             return
         if self.servers.status(server).state in (ServerState.READY, ServerState.DEGRADED):
             self.calls.runner.reconnected(server)
-        if listing is not None and listing is not self._taken.get(server):
-            self._taken[server] = listing
-            self.catalog.replace_server(listing)
-            self._unsaved.set()
-
-    async def _keep_saving(self) -> None:
-        while True:
-            await self._unsaved.wait()
-            self._unsaved = anyio.Event()
-            if not await self._save_pins():
-                self._unsaved.set()
-                await anyio.sleep(SAVE_AGAIN_S)
-
-    async def _save_pins(self) -> bool:
-        """Whether nothing is left to save. A store that cannot write now may do so later: pins wait."""
-        pins = self.catalog.take_new_pins()
-        try:
-            await self.store.pins.put(*pins)
-        except BaseException as failure:
-            self.catalog.return_new_pins(pins)
-            if not isinstance(failure, StoreUnavailable):
-                raise
-            log.warning("%d new pins are not stored yet: %s", len(pins), failure)
-            return False
-        return True
+        if listing is not None:
+            self._intake.take(listing)
 
 
 def _pending_id(waiting: Route | Pending | str) -> str:

@@ -8,131 +8,133 @@ not know, which a router must pass on.
 from __future__ import annotations
 
 import logging
-import secrets
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
-from importlib.metadata import version
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol, cast
 
 import anyio
-import httpx2
 from mcp import Client
-from mcp.client.session import ClientSession, IncomingMessage
-from mcp.client.sse import sse_client
 from mcp.client.subscriptions import Subscription
-from mcp.shared.dispatcher import CallOptions, ProgressFnT
 from mcp.shared.exceptions import MCPError
-from mcp.shared.inbound import x_mcp_header_map
-from mcp_types import (
-    HEADER_MISMATCH,
-    METHOD_NOT_FOUND,
-    REQUEST_TIMEOUT,
-    Implementation,
-    ToolListChangedNotification,
-)
+from mcp_types import CONNECTION_CLOSED, HEADER_MISMATCH, METHOD_NOT_FOUND, Implementation
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from fingerpost.errors import ServerUnavailable, ToolFailed
-from fingerpost.records import JsonObject, Listing, ServerSpec
+from fingerpost.errors import ToolFailed
+from fingerpost.records import JsonObject, Listing, ServerSpec, random_bits
+from fingerpost.servers.caller import Passage
+from fingerpost.servers.clock import Clock
 from fingerpost.servers.failures import from_reply
-from fingerpost.servers.http import HttpStack
 from fingerpost.servers.lifeline import Lifeline
 from fingerpost.servers.listing import read_listing
-from fingerpost.servers.oauth import TokenBook, stored_sign_in
-from fingerpost.servers.stdio import stdio_transport
-from fingerpost.servers.streamable import http_transport
-from fingerpost.servers.watched import Watched
+from fingerpost.servers.rounds import through_rounds, wants_input
+from fingerpost.servers.session import RawSession
+from fingerpost.servers.talk import Progress, Talk, Talks
 from fingerpost.settings.model import LimitSettings
 
 # Without a handler of its own, what the library logs would land on the terminal of whoever uses us.
 for _name in ("mcp", "client"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
-_VERSION = version("fingerpost")
-PROBE_SHARE = 0.3  # of the connect timeout: what a server that ignores the modern greeting may cost
-PROBE_SECONDS = 10.0
 
-
-class RawSession(ClientSession):
-    """The library's session, with a way to ask and get the untouched answer."""
-
-    probe_seconds: float = PROBE_SECONDS
+class Thin(Protocol):
+    """A way to a server without the library in between."""
 
     async def ask(
-        self, method: str, params: Mapping[str, Any], *, on_progress: ProgressFnT | None = None
-    ) -> dict[str, Any]:
-        data: dict[str, Any] = {"method": method, "params": dict(params)}
-        # Not counted up from 1: a server that answers with the wrong id must not hit another caller's.
-        options: CallOptions = {"request_id": secrets.randbits(52)}
-        if on_progress is not None:
-            options["on_progress"] = on_progress
-        self._stamp(data, options)
-        return await self._dispatcher.send_raw_request(method, data["params"], options)
-
-    async def send_discover(self, version: str) -> dict[str, Any]:
-        with anyio.move_on_after(self.probe_seconds):
-            return await super().send_discover(version)
-        raise MCPError(REQUEST_TIMEOUT, "no answer to server/discover")
-
-    def mirror_headers(self, definitions: tuple[JsonObject, ...]) -> None:
-        """Remember which arguments the modern era wants repeated as HTTP headers."""
-        self._x_mcp_header_maps = {
-            cast("str", definition["name"]): x_mcp_header_map(
-                cast("dict[str, Any]", definition["inputSchema"])
-            )
-            for definition in definitions
-        }
-
-
-@dataclass
-class _RawClient(Client):
-    """The library's client, building our session."""
-
-    probe_seconds: float = field(default=PROBE_SECONDS, kw_only=True)
-
-    async def _build_session(self, exit_stack: AsyncExitStack) -> ClientSession:
-        dispatcher = await self._connect(exit_stack, self.mode, self.raise_exceptions)
-        session = RawSession(
-            dispatcher=dispatcher, message_handler=self.message_handler, client_info=self.client_info
-        )
-        session.probe_seconds = self.probe_seconds
-        return session
+        self, method: str, params: Mapping[str, Any], talk: Talk, *, headers: Mapping[str, str]
+    ) -> dict[str, Any]: ...
 
 
 class Connection:
     """A server that has shaken hands."""
 
-    def __init__(self, spec: ServerSpec, client: Client, limits: LimitSettings, lifeline: Lifeline) -> None:
+    def __init__(
+        self,
+        spec: ServerSpec,
+        client: Client,
+        limits: LimitSettings,
+        lifeline: Lifeline,
+        *,
+        talks: Talks,
+        thin: Thin | None = None,
+    ) -> None:
         self._spec = spec
         self._client = client
+        self._session = cast("RawSession", client.session)
         self._limits = limits
+        self._talks = talks
+        self._thin = thin
         self.lifeline = lifeline
         self.protocol = client.protocol_version
         self.modern = self.protocol in MODERN_PROTOCOL_VERSIONS
         self.product = _product(client.server_info)
-        self.busy = 0
+        self.capabilities: JsonObject = client.server_capabilities.model_dump(
+            by_alias=True, mode="json", exclude_none=True
+        )
 
     @property
-    def announces_changes(self) -> bool:
-        tools = self._client.server_capabilities.tools
-        return tools is not None and bool(tools.list_changed)
+    def busy(self) -> int:
+        """How many requests are under way."""
+        return len(self._talks)
 
     async def ask(
-        self, method: str, params: Mapping[str, Any], *, on_progress: ProgressFnT | None = None
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        passage: Passage | None = None,
+        on_progress: Progress | None = None,
+        scope: anyio.CancelScope | None = None,
     ) -> dict[str, Any]:
-        """The raw result. Raises our errors; a bound on the time is the caller's to set."""
-        session = cast("RawSession", self._client.session)
-        self.busy += 1
+        """The raw result. Raises our errors; a bound on the time is the caller's to set, by `scope`."""
+
+        clock = Clock(scope)
+
+        async def send(passage: Passage | None) -> dict[str, Any]:
+            return await self._send(method, params, passage, on_progress, clock)
+
+        result = await send(passage)
+        if not self.modern or not wants_input(result):
+            return result
+        passage = passage or Passage()
+        if passage.caller is not None and passage.caller.takes_rounds:
+            return result
+        return await through_rounds(self._spec.name, result, passage, clock, send)
+
+    async def _send(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        passage: Passage | None,
+        on_progress: Progress | None,
+        clock: Clock,
+    ) -> dict[str, Any]:
+        # Not counted up from 1: a server that answers with the wrong id must not hit another caller's.
+        request = random_bits(52)
+        talk = Talk(self._spec.name, request, passage=passage, on_progress=on_progress, clock=clock)
+        token = request if talk.wants_progress else None
+        stamped, headers = self._session.stamped(method, params, passage, token=token)
+        caller = passage.caller if passage is not None and self._spec.forward_authorization else None
+        if caller is not None and caller.authorization is not None:
+            headers["Authorization"] = caller.authorization
+        self._talks.open(talk)
         try:
-            return await session.ask(method, params, on_progress=on_progress)
+            if self._thin is None:
+                return await self._session.ask(method, stamped, talk, headers=headers)
+            with talk.alive:
+                return await self._thin.ask(method, stamped, talk, headers=headers)
+            raise MCPError(CONNECTION_CLOSED, "Connection closed")
         except MCPError as error:
             raise from_reply(self._spec.name, error, loss=self.lifeline.setback) from error
         finally:
-            self.busy -= 1
+            self._talks.close(talk)
 
     async def call(
-        self, params: Mapping[str, Any], *, on_progress: ProgressFnT | None = None
+        self,
+        params: Mapping[str, Any],
+        *,
+        passage: Passage | None = None,
+        on_progress: Progress | None = None,
+        scope: anyio.CancelScope | None = None,
     ) -> dict[str, Any]:
         """One tools/call. Sent a second time only when the server refused to even look at the first.
 
@@ -140,113 +142,72 @@ class Connection:
         way its schema now says: then the schema we know is old.
         """
         try:
-            return await self.ask("tools/call", params, on_progress=on_progress)
+            return await self.ask("tools/call", params, passage=passage, on_progress=on_progress, scope=scope)
         except ToolFailed as error:
             if error.code != HEADER_MISMATCH or not self.modern:
                 raise
         await self.list_tools()
-        return await self.ask("tools/call", params, on_progress=on_progress)
+        return await self.ask("tools/call", params, passage=passage, on_progress=on_progress, scope=scope)
 
     async def list_tools(self) -> Listing:
         """All tools, page by page. A server that knows no tools/list simply has none."""
 
         async def ask_page(cursor: str | None) -> dict[str, Any]:
-            session = cast("RawSession", self._client.session)
             try:
-                return await session.ask("tools/list", {} if cursor is None else {"cursor": cursor})
-            except MCPError as error:
+                return await self.fetch("tools/list", {} if cursor is None else {"cursor": cursor})
+            except ToolFailed as error:
                 if error.code == METHOD_NOT_FOUND and cursor is None:
                     return {"tools": []}
-                raise from_reply(self._spec.name, error, loss=self.lifeline.setback) from error
+                raise
 
         listing = await read_listing(
-            self._spec.name,
+            self._spec,
             ask_page,
             self._limits,
             modern=self.modern,
             instructions=self._client.instructions,
         )
-        if self.modern:
-            cast("RawSession", self._client.session).mirror_headers(listing.definitions)
+        self.mirror(listing)
         return listing
 
-    async def probe(self) -> None:
-        """Ask for a sign of life; an error the server itself sends is one."""
+    def mirror(self, listing: Listing) -> None:
+        """Learn from a listing which arguments are repeated as headers."""
+        if self.modern:
+            self._session.mirror_headers(listing.definitions)
+
+    async def fetch(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask on our own behalf, by the library's session. Raises our errors."""
+        talk = Talk(self._spec.name, random_bits(52))
+        stamped, headers = self._session.stamped(method, params, None, token=None)
         try:
-            if self.modern:
-                await self._client.session.send_discover(self.protocol)
-            else:
-                await cast("RawSession", self._client.session).ask("ping", {})
+            return await self._session.ask(method, stamped, talk, headers=headers)
         except MCPError as error:
             raise from_reply(self._spec.name, error, loss=self.lifeline.setback) from error
 
-    def listen(self) -> AbstractAsyncContextManager[Subscription]:
-        """Hear of changed tool lists (modern era)."""
-        return self._client.listen(tools_list_changed=True)
+    async def probe(self) -> None:
+        """Ask for a sign of life; an error the server itself sends is one."""
+        if not self.modern:
+            await self.fetch("ping", {})
+            return
+        try:
+            await self._session.send_discover(self.protocol)
+        except MCPError as error:
+            raise from_reply(self._spec.name, error, loss=self.lifeline.setback) from error
 
+    def announces(self, kind: str) -> bool:
+        """Whether it says when its `tools`, `prompts` or `resources` changed."""
+        entry = self.capabilities.get(kind)
+        return isinstance(entry, Mapping) and bool(cast("JsonObject", entry).get("listChanged"))
 
-@asynccontextmanager
-async def open_connection(
-    spec: ServerSpec,
-    *,
-    limits: LimitSettings,
-    http: HttpStack,
-    tokens: TokenBook | None,
-    lifeline: Lifeline,
-    on_list_changed: Callable[[], None],
-) -> AsyncGenerator[Connection]:
-    """Connect, shake hands, and stay connected until the block ends."""
-
-    async def hear(message: IncomingMessage) -> None:
-        if isinstance(message, ToolListChangedNotification):
-            on_list_changed()
-
-    async with AsyncExitStack() as stack:
-        target: Any = await _target(
-            spec, limits=limits, http=http, tokens=tokens, lifeline=lifeline, stack=stack
+    def listen(self, *, uris: Sequence[str] = ()) -> AbstractAsyncContextManager[Subscription]:
+        """Hear of changed lists, or of changes to these resources instead (modern era)."""
+        if uris:
+            return self._client.listen(resource_subscriptions=uris)
+        return self._client.listen(
+            tools_list_changed=self.announces("tools"),
+            prompts_list_changed=self.announces("prompts"),
+            resources_list_changed=self.announces("resources"),
         )
-        client = _RawClient(
-            target,
-            message_handler=hear,
-            client_info=Implementation(name="fingerpost", version=_VERSION),
-            mode="legacy" if spec.era == "2025-11-25" else "auto",
-            cache=None,
-            probe_seconds=min(PROBE_SECONDS, spec.connect_timeout * PROBE_SHARE),
-        )
-        await stack.enter_async_context(client)
-        if spec.era not in ("auto", client.protocol_version) and spec.era in MODERN_PROTOCOL_VERSIONS:
-            message = f"{spec.name} speaks {client.protocol_version}, and {spec.era} was asked for"
-            raise ServerUnavailable(message, server=spec.name, hint='set its era to "auto"')
-        lifeline.handshaken = True
-        yield Connection(spec, client, limits, lifeline)
-
-
-async def _target(
-    spec: ServerSpec,
-    *,
-    limits: LimitSettings,
-    http: HttpStack,
-    tokens: TokenBook | None,
-    lifeline: Lifeline,
-    stack: AsyncExitStack,
-) -> object:
-    """What the library's client connects to: a server object, or a transport of ours."""
-    if spec.transport == "in_process":
-        return spec.in_process
-    if spec.transport == "stdio":
-        return stdio_transport(spec, limits, lifeline)
-    if not spec.url:
-        message = f"{spec.name} has no address"
-        raise ServerUnavailable(message, server=spec.name, hint="give it a url")
-    auth = await stored_sign_in(spec, tokens)
-    client = await http.client(headers=spec.headers, auth=auth)
-    if spec.transport == "http":
-        return http_transport(spec, await stack.enter_async_context(client), limits, lifeline)
-
-    def ours(*_: object, **__: object) -> httpx2.AsyncClient:
-        return client
-
-    return Watched(sse_client(spec.url, httpx_client_factory=ours), lifeline)
 
 
 def _product(info: Implementation | None) -> str | None:

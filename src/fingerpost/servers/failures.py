@@ -114,9 +114,17 @@ def from_http(server: str, error: httpx2.HTTPError | httpx2.InvalidURL) -> Finge
         message = f"the address of {server} is not usable: {readable(str(error))}"
         return ServerUnavailable(message, server=server, hint="correct its url in the configuration")
     if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
-        detail = readable(str(error)) or type(error).__name__
-        message = f"no connection to {server}: {detail}"
-        return ServerUnavailable(message, server=server, hint="is the server running at this address?")
+        return no_connection(server, error)
+    return broken(server, error)
+
+
+def no_connection(server: str, error: BaseException) -> ServerUnavailable:
+    message = f"no connection to {server}: {readable(str(error)) or type(error).__name__}"
+    return ServerUnavailable(message, server=server, hint="is the server running at this address?")
+
+
+def broken(server: str, error: BaseException) -> ServerUnavailable:
+    """The connection was there and is not any more."""
     message = f"the connection to {server} broke: {readable(str(error)) or type(error).__name__}"
     return ServerUnavailable(message, server=server, hint=UNKNOWN_OUTCOME)
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from fingerpost.errors import ServerReplyInvalid
-from fingerpost.records import Listing
+from fingerpost.records import Listing, ServerSpec
 from fingerpost.servers.definitions import Intake
 from fingerpost.settings.model import LimitSettings
 
@@ -14,9 +14,10 @@ AskPage = Callable[[str | None], Awaitable[dict[str, Any]]]
 
 
 async def read_listing(
-    server: str, ask_page: AskPage, limits: LimitSettings, *, modern: bool, instructions: str | None
+    spec: ServerSpec, ask_page: AskPage, limits: LimitSettings, *, modern: bool, instructions: str | None
 ) -> Listing:
     """Everything the server offers, each definition checked on its own."""
+    server = spec.name
     intake = Intake(server, limits, modern=modern)
     truncated = await _read_pages(server, ask_page, limits, intake)
     return Listing(
@@ -24,6 +25,7 @@ async def read_listing(
         definitions=tuple(intake.kept),
         dropped=tuple(intake.dropped),
         instructions=instructions,
+        prefix=spec.prefix,
         truncated=truncated,
     )
 

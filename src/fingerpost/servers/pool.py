@@ -8,33 +8,29 @@ other than the one that was asked for.
 from __future__ import annotations
 
 import difflib
-import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import anyio
 from anyio.abc import TaskGroup
 
 from fingerpost.errors import ConfigError, ServerReplyInvalid, ToolTimeout, UnknownServer
 from fingerpost.events import EventSink
-from fingerpost.records import Json, JsonObject, Listing, ServerSpec, ServerStatus, check_json
+from fingerpost.records import Json, JsonObject, Listing, Materials, ServerSpec, ServerStatus, check_json
+from fingerpost.servers.caller import Passage
 from fingerpost.servers.connection import Connection
 from fingerpost.servers.failures import UNKNOWN_OUTCOME
 from fingerpost.servers.http import HttpStack
+from fingerpost.servers.listeners import Listeners
 from fingerpost.servers.oauth import TokenBook
+from fingerpost.servers.opening import Surroundings
 from fingerpost.servers.spec import protect
 from fingerpost.servers.supervisor import Shared, Supervisor
+from fingerpost.servers.talk import Progress
+from fingerpost.servers.watches import SUBSCRIBE, UNSUBSCRIBE
 from fingerpost.settings.model import LimitSettings
 from fingerpost.tasks import leave
-
-logger = logging.getLogger("fingerpost.servers")
-
-
-class Progress(Protocol):
-    """Told how far a call has come."""
-
-    async def __call__(self, progress: float, total: float | None, message: str | None) -> None: ...
 
 
 class _Run:
@@ -67,10 +63,17 @@ class Servers:
         limits: LimitSettings,
         tokens: TokenBook | None = None,
     ) -> None:
-        self._watchers: dict[object, Callable[[str], None]] = {}
+        self._watchers: Listeners[str] = Listeners()
+        self._hearers: Listeners[str, str, JsonObject] = Listeners()
         self._http = HttpStack()
+        self._for_callers = False
         self._shared = Shared(
-            events=events, limits=limits, http=self._http, tokens=tokens, changed=self._tell_watchers
+            events=events,
+            around=Surroundings(
+                limits=limits, http=self._http, tokens=tokens, for_callers=lambda: self._for_callers
+            ),
+            changed=self._watchers.tell,
+            heard=self._hearers.tell,
         )
         self._supervisors: dict[str, Supervisor] = {}
         self._runs: dict[str, _Run] = {}
@@ -94,6 +97,10 @@ class Servers:
             with anyio.CancelScope(shield=True):
                 await self._http.aclose()
 
+    def expect_callers(self) -> None:
+        """Calls will come with callers who can be asked: servers that connect from now on hear of it."""
+        self._for_callers = True
+
     # -- connecting ---------------------------------------------------------------------------------
 
     def start(self, *names: str) -> None:
@@ -112,7 +119,16 @@ class Servers:
         with anyio.move_on_after(timeout):
             for supervisor in list(self._supervisors.values()):
                 if supervisor.started:
-                    await supervisor.settled.wait()
+                    await supervisor.standing.settled.wait()
+            return True
+        return False
+
+    async def stocked(self, *, timeout: float) -> bool:
+        """Wait until what each server that is up offers besides tools was read once. False: not in time."""
+        with anyio.move_on_after(timeout):
+            for supervisor in list(self._supervisors.values()):
+                if supervisor.usable:
+                    await supervisor.shelf.stocked.wait()
             return True
         return False
 
@@ -123,35 +139,42 @@ class Servers:
         a crash loop must not be driven by the calls it fails.
         """
         supervisor = self._find(name)
+        if supervisor.usable:
+            return
         self.start(name)
         with anyio.move_on_after(timeout):
             await supervisor.until_settled()
         if not supervisor.usable:
-            raise supervisor.unavailable()
+            raise supervisor.standing.unavailable()
 
     # -- knowing ------------------------------------------------------------------------------------
 
     @property
     def statuses(self) -> tuple[ServerStatus, ...]:
         """How every server is doing, in configured order."""
-        return tuple(supervisor.status for supervisor in self._supervisors.values())
+        return tuple(supervisor.standing.status for supervisor in self._supervisors.values())
 
     def status(self, name: str) -> ServerStatus:
-        return self._find(name).status
+        return self._find(name).standing.status
 
     def listing(self, name: str) -> Listing | None:
         """What the server offered last; None while it was never listed. Kept while it is down."""
         return self._find(name).listing
 
+    def materials(self, name: str) -> Materials | None:
+        """What the server can do and offers besides tools; None while it was never up."""
+        return self._find(name).shelf.materials
+
+    def hear(self, callback: Callable[[str, str, JsonObject], None]) -> Callable[[], None]:
+        """Have `callback` called with server, method and params of every notification outside of requests.
+
+        Of changed resources and prompts it is told when the new lists were read; changed tools are `watch`'s.
+        """
+        return self._hearers.add(callback)
+
     def watch(self, callback: Callable[[str], None]) -> Callable[[], None]:
         """Have `callback` called with a server's name whenever its status or listing changed."""
-        token = object()
-        self._watchers[token] = callback
-
-        def stop() -> None:
-            self._watchers.pop(token, None)
-
-        return stop
+        return self._watchers.add(callback)
 
     # -- asking -------------------------------------------------------------------------------------
 
@@ -164,21 +187,71 @@ class Servers:
         timeout: float,
         on_progress: Progress | None = None,
         meta: Mapping[str, Json] | None = None,
+        passage: Passage | None = None,
     ) -> JsonObject:
         """Call a tool and return its raw result. `timeout` bounds everything, connecting included.
 
         Never repeated by itself: after a failure nobody knows whether the call took effect.
         """
-        params: dict[str, Any] = {"name": tool, "arguments": dict(arguments)}
+        params: dict[str, Any] = {"name": tool, "arguments": arguments}
         if meta:
-            params["_meta"] = dict(meta)
+            params["_meta"] = meta
+
+        async def ask(connection: Connection, scope: anyio.CancelScope) -> dict[str, Any]:
+            return await connection.call(params, passage=passage, on_progress=on_progress, scope=scope)
+
+        return await self._within(name, tool, ask, timeout=timeout, passage=passage)
+
+    async def ask(
+        self,
+        name: str,
+        method: str,
+        params: JsonObject,
+        *,
+        timeout: float,
+        passage: Passage | None = None,
+    ) -> JsonObject:
+        """Ask anything that is not a call, and return the raw result. Raises like `call`."""
+        watches = self._find(name).watches
+
+        async def ask(connection: Connection, scope: anyio.CancelScope) -> JsonObject:
+            if method in (SUBSCRIBE, UNSUBSCRIBE):
+                return await watches.ask(connection, method, params, passage)
+            return await connection.ask(method, params, passage=passage, scope=scope)
+
+        return await self._within(name, method, ask, timeout=timeout, passage=passage)
+
+    async def _within(
+        self,
+        name: str,
+        what: str,
+        ask: Callable[[Connection, anyio.CancelScope], Awaitable[JsonObject]],
+        *,
+        timeout: float,
+        passage: Passage | None,
+    ) -> JsonObject:
+        """Have this asked on the right connection, in time."""
         began = anyio.current_time()
         await self.ensure(name, timeout=timeout)
-        connection = self._connected(name)
-        with anyio.move_on_at(began + timeout):
-            return self._checked(name, await connection.call(params, on_progress=on_progress))
-        message = f"{tool} on {name} did not answer within {timeout:g} s"
+        with anyio.move_on_at(began + timeout) as scope:
+            return self._checked(name, await self._on_connection(name, ask, scope, passage))
+        message = f"{what} on {name} did not answer within {timeout:g} s"
         raise ToolTimeout(message, server=name, hint=UNKNOWN_OUTCOME)
+
+    async def _on_connection(
+        self,
+        name: str,
+        ask: Callable[[Connection, anyio.CancelScope], Awaitable[JsonObject]],
+        scope: anyio.CancelScope,
+        passage: Passage | None,
+    ) -> JsonObject:
+        supervisor = self._find(name)
+        caller = passage.caller if passage is not None else None
+        if caller is None or not supervisor.spec.isolate:
+            return await ask(self._connected(name), scope)
+        assert self._tasks is not None
+        async with supervisor.isolated.use(caller.key, self._tasks, supervisor.listing) as connection:
+            return await ask(connection, scope)
 
     async def refresh(self, name: str) -> None:
         """List this server's tools again, now."""
@@ -195,15 +268,15 @@ class Servers:
     async def add(self, spec: ServerSpec) -> None:
         """One more server. It connects when it is started or needed."""
         self._enlist(spec)
-        self._tell_watchers(spec.name)
+        self._watchers.tell(spec.name)
 
     async def remove(self, name: str) -> None:
         """Disconnect this server and forget it."""
-        self._find(name)
+        self._find(name).isolated.close()
         if (run := self._runs.pop(name, None)) is not None:
             await run.stop()
         del self._supervisors[name]
-        self._tell_watchers(name)
+        self._watchers.tell(name)
 
     # -----------------------------------------------------------------------------------------------
 
@@ -226,17 +299,10 @@ class Servers:
     def _connected(self, name: str) -> Connection:
         supervisor = self._find(name)
         if supervisor.connection is None:
-            raise supervisor.unavailable()
+            raise supervisor.standing.unavailable()
         return supervisor.connection
 
-    def _checked(self, name: str, result: dict[str, Any]) -> JsonObject:
+    def _checked(self, name: str, result: JsonObject) -> JsonObject:
         if (reason := check_json(result)) is not None:
             raise ServerReplyInvalid(f"the result of {name} {reason}", server=name)
         return result
-
-    def _tell_watchers(self, name: str) -> None:
-        for callback in tuple(self._watchers.values()):
-            try:
-                callback(name)
-            except Exception:
-                logger.exception("a watcher of the servers failed on %s", name)

@@ -23,7 +23,7 @@ class Server:
         era: Era = "auto",
         connect_timeout: float = 30.0,
     ) -> ServerSpec:
-        """A program we start. It inherits a few harmless variables (`stdio.INHERITED`) and `env`."""
+        """A program we start. It inherits a few harmless variables (`process.INHERITED`) and `env`."""
         if isinstance(command, str) or not command:
             message = f"the command of server {name!r} is a list of the program and its arguments"
             raise ConfigError(message, hint=f'write Server.stdio({name!r}, ["program", "argument"])')

@@ -4,57 +4,62 @@ Written here instead of using the MCP library's: a child may send more than
 memory holds, write junk between messages, flood its stderr, ignore being asked
 to stop, or leave children of its own behind. Each of these has a bound here.
 
-A child inherits only the variables in `INHERITED` and those configured for it:
+A child inherits only the variables in `process.INHERITED` and those configured for it:
 our own environment holds other servers' secrets.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import anyio.to_thread
 from anyio.abc import ByteReceiveStream, Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.shared.dispatcher import coerce_request_id
+from mcp.shared.dispatcher import as_request_id, coerce_request_id
+from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, RequestId
+from mcp_types import (
+    CONNECTION_CLOSED,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    RequestId,
+    jsonrpc_message_adapter,
+)
 
-from fingerpost.errors import FingerpostError, ServerReplyInvalid, ServerUnavailable
+from fingerpost.errors import FingerpostError, ServerReplyInvalid
 from fingerpost.records import ServerSpec
 from fingerpost.servers.failures import as_reply, readable, too_large
 from fingerpost.servers.guard import guard
 from fingerpost.servers.lifeline import Lifeline, Setback
+from fingerpost.servers.process import end, exits_within, how_it_ended, let_go, spawn
 from fingerpost.servers.ring import LineSplitter, LineTooLong
-from fingerpost.servers.wire import Unreadable, answered_by, parse_message
+from fingerpost.servers.wire import Unreadable, answered_by, parse_envelope
 from fingerpost.settings.model import LimitSettings
 
-INHERITED = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
-
-EOF_GRACE = 1.0  # after closing stdin, which is how a client says goodbye
-TERM_GRACE = 1.0  # after SIGTERM to the whole group
-KILL_GRACE = 2.0  # after SIGKILL; only the kernel can need longer
-EXIT_POLL = 0.02
 EXIT_WATCH = 0.5  # a dead parent whose children keep the pipes open is seen after this
 LAST_WORDS = 0.2  # for what a dead child still has in its stderr pipe
 WRITE_QUEUE = 256  # messages; a child that does not read must not hold up whoever gives up on it
 JUNK_KEPT = 5
 
-Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
+Streams = tuple[
+    MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage | bytes]
+]
 
 
 @asynccontextmanager
 async def stdio_transport(
-    spec: ServerSpec, limits: LimitSettings, lifeline: Lifeline
+    spec: ServerSpec, limits: LimitSettings, lifeline: Lifeline, *, opened: Callable[[Child], None]
 ) -> AsyncGenerator[Streams]:
     """Start the program; stop it and everything it started at the end."""
-    process = await _spawn(spec)
-    child = _Child(spec, process, limits, lifeline)
+    process = await spawn(spec)
+    child = Child(spec, process, limits, lifeline)
+    opened(child)
     try:
         await anyio.to_thread.run_sync(guard.add, process.pid)
         async with anyio.create_task_group() as tasks:
@@ -74,30 +79,22 @@ async def stdio_transport(
             await anyio.to_thread.run_sync(guard.remove, process.pid)
 
 
-async def _spawn(spec: ServerSpec) -> Process:
-    if not spec.command:
-        message = f"{spec.name} has no command to start"
-        raise ServerUnavailable(message, server=spec.name, hint="give it a command, or a url")
-    # Starting takes milliseconds; giving up in the middle would leave a child nobody knows of.
-    process: Process | None = None
-    with anyio.CancelScope(shield=True):
-        process = await anyio.open_process(
-            [spec.command, *spec.args],
-            env=_environment() | dict(spec.env),
-            cwd=spec.cwd,
-            start_new_session=True,
-        )
-    assert process is not None
-    return process
+class _Waiter:
+    """Somebody who asked the child without the library in between."""
+
+    __slots__ = ("done", "outcome")
+
+    def __init__(self) -> None:
+        self.done = anyio.Event()
+        self.outcome: dict[str, Any] | Exception | None = None
+
+    def settle(self, outcome: dict[str, Any] | Exception) -> None:
+        if self.outcome is None:  # the first word counts; later ones are mistakes or consequences
+            self.outcome = outcome
+            self.done.set()
 
 
-def _environment() -> dict[str, str]:
-    inherited = {name: os.environ.get(name, "") for name in INHERITED}
-    # A value that begins so is a shell function: running a shell would execute it.
-    return {name: value for name, value in inherited.items() if value and not value.startswith("()")}
-
-
-class _Child:
+class Child:
     """One running child and the tasks that move its bytes."""
 
     def __init__(self, spec: ServerSpec, process: Process, limits: LimitSettings, lifeline: Lifeline) -> None:
@@ -106,12 +103,15 @@ class _Child:
         self._limits = limits
         self._lifeline = lifeline
         self._waiting: dict[RequestId, None] = {}
+        self._asked: dict[RequestId, _Waiter] = {}
         self._junk: deque[str] = deque(maxlen=JUNK_KEPT)
         self._junk_count = 0
         self._stopped = False
         self._said_all = anyio.Event()
         self._to_session, self.incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-        self.outgoing, self._from_session = anyio.create_memory_object_stream[SessionMessage](WRITE_QUEUE)
+        self.outgoing, self._from_session = anyio.create_memory_object_stream[SessionMessage | bytes](
+            WRITE_QUEUE
+        )
 
     # -- the child's streams ------------------------------------------------------------------------
 
@@ -142,8 +142,7 @@ class _Child:
         assert self._process.stdin is not None
         with contextlib.suppress(anyio.ClosedResourceError):
             async for item in self._from_session:
-                self._note_outgoing(item)
-                data = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+                data = item if isinstance(item, bytes) else self._encoded(item)
                 try:
                     await self._process.stdin.send(data)
                 except (anyio.BrokenResourceError, OSError):
@@ -162,13 +161,18 @@ class _Child:
         if not line.strip():
             return
         try:
-            message = parse_message(line)
+            message = parse_envelope(line)
         except Unreadable as why:
             await self._deliver_unreadable(line, str(why))
             return
-        if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
-            self._waiting.pop(coerce_request_id(message.id), None)
-        await self._to_session.send(SessionMessage(message))
+        request = as_request_id(message.get("id")) if "method" not in message else None
+        if request is not None:
+            request = coerce_request_id(request)
+            self._waiting.pop(request, None)
+            if (waiter := self._asked.get(request)) is not None:
+                waiter.settle(message)
+                return
+        await self._to_session.send(SessionMessage(jsonrpc_message_adapter.validate_python(message)))
 
     async def _deliver_unreadable(self, line: bytes, why: str) -> None:
         request = answered_by(line, self._waiting)
@@ -181,12 +185,41 @@ class _Child:
 
     async def _fail(self, request: RequestId, error: FingerpostError) -> None:
         self._waiting.pop(request, None)
+        if (waiter := self._asked.get(request)) is not None:
+            waiter.settle(error)
+            return
         reply = JSONRPCError(jsonrpc="2.0", id=request, error=as_reply(error))
         await self._to_session.send(SessionMessage(reply))
 
     async def _fail_all(self, error: FingerpostError) -> None:
         for request in tuple(self._waiting):
             await self._fail(request, error)
+
+    async def ask(self, request: RequestId, line: bytes) -> dict[str, Any]:
+        """Send one request that is ready to be written, and wait for its reply. Raises our errors."""
+        waiter = self._asked[request] = _Waiter()
+        self._waiting[request] = None
+        try:
+            await self.outgoing.send(line)
+            await waiter.done.wait()
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            waiter.outcome = MCPError(CONNECTION_CLOSED, "Connection closed")
+        finally:
+            self._asked.pop(request, None)
+            self._waiting.pop(request, None)
+        assert waiter.outcome is not None
+        if isinstance(waiter.outcome, Exception):
+            raise waiter.outcome
+        return waiter.outcome
+
+    def say(self, line: bytes) -> None:
+        """Send something that needs no answer, if there is room for it."""
+        with contextlib.suppress(anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            self.outgoing.send_nowait(line)
+
+    def _encoded(self, item: SessionMessage) -> bytes:
+        self._note_outgoing(item)
+        return item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
 
     def _note_outgoing(self, item: SessionMessage) -> None:
         message = item.message
@@ -199,17 +232,10 @@ class _Child:
 
     async def _obituary(self) -> Setback:
         """Why the child's output ended, once that is known."""
-        if await self._exits_within(EXIT_WATCH):
+        if await exits_within(self._process, EXIT_WATCH):
             with anyio.move_on_after(LAST_WORDS):
                 await self._said_all.wait()
-        status = self._process.returncode
-        if status is None:
-            reason = "it closed its output"
-        elif status < 0:
-            reason = f"its process was ended by {_signal_name(-status)}"
-        else:
-            reason = f"its process exited with status {status}"
-        return Setback(reason=reason + self._last_words(), hint="its stderr says more")
+        return Setback(reason=how_it_ended(self._process) + self._last_words(), hint="its stderr says more")
 
     def _last_words(self) -> str:
         lines = self._lifeline.stderr.text(2000).strip().splitlines()
@@ -222,6 +248,8 @@ class _Child:
     async def _close(self, setback: Setback) -> None:
         if not self._stopped:
             self._lifeline.end(setback)
+        for waiter in self._asked.values():
+            waiter.settle(MCPError(CONNECTION_CLOSED, "Connection closed"))
         await self._to_session.aclose()
 
     async def stop(self) -> None:
@@ -229,46 +257,12 @@ class _Child:
         if self._stopped:
             return
         self._stopped = True
-        process = self._process
-        assert process.stdin is not None
         self.outgoing.close()
         self.incoming.close()
-        with contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            await process.stdin.aclose()
-        if not await self._exits_within(EOF_GRACE):
-            self._signal(signal.SIGTERM)
-            await self._exits_within(TERM_GRACE)
-        # Also when the child itself is gone: its children are in the same group.
-        self._signal(signal.SIGKILL)
-        await self._exits_within(KILL_GRACE)
-        await self._release()
-
-    async def _exits_within(self, seconds: float) -> bool:
-        # `Process.wait` also waits for the end of the pipes, which a grandchild can hold open for ever.
-        deadline = anyio.current_time() + seconds
-        while self._process.returncode is None:
-            if anyio.current_time() >= deadline:
-                return False
-            await anyio.sleep(EXIT_POLL)
-        return True
-
-    def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, number)
-
-    async def _release(self) -> None:
+        await end(self._process)
         for stream in (self._to_session, self.incoming, self.outgoing, self._from_session):
             await stream.aclose()
-        for pipe in (self._process.stdout, self._process.stderr):
-            if pipe is not None:
-                with contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                    await pipe.aclose()
-        # asyncio keeps the transport open, and warns about it later, while a stray process holds a pipe end.
-        transport: object = getattr(getattr(self._process, "_process", None), "_transport", None)
-        close = getattr(transport, "close", None)
-        if callable(close):
-            with contextlib.suppress(PermissionError, ProcessLookupError):
-                close()
+        await let_go(self._process)
 
 
 async def _chunks(stream: ByteReceiveStream) -> AsyncGenerator[bytes]:
@@ -278,10 +272,3 @@ async def _chunks(stream: ByteReceiveStream) -> AsyncGenerator[bytes]:
     ):
         while True:
             yield await stream.receive(262_144)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -23,10 +23,8 @@ from mcp.shared._context_streams import (
 )
 from mcp.shared._httpx_utils import redirect_location, stream_within_origin
 from mcp.shared.jsonrpc_dispatcher import cancelled_request_id_from_params
-from mcp.shared.message import SessionMessage
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import (
-    INVALID_PARAMS,
-    METHOD_NOT_FOUND,
     JSONRPCError,
     JSONRPCMessage,
     JSONRPCNotification,
@@ -35,21 +33,13 @@ from mcp_types import (
     RequestId,
 )
 
-from fingerpost.errors import FingerpostError, ServerReplyInvalid, ServerUnavailable
+from fingerpost.errors import FingerpostError
 from fingerpost.records import ServerSpec
-from fingerpost.servers.failures import (
-    UNKNOWN_OUTCOME,
-    SessionLost,
-    as_reply,
-    from_http,
-    readable,
-    refusal,
-    setback_of,
-    sign_in_needed,
-    too_large,
-)
+from fingerpost.servers.failures import as_reply, from_http, readable, sign_in_needed, too_large
 from fingerpost.servers.lifeline import Lifeline
+from fingerpost.servers.replies import EVENTS, JSON, Replies, kind_of, says_session_lost
 from fingerpost.servers.sse import EventTooLarge, read_events
+from fingerpost.servers.talk import Talks
 from fingerpost.servers.wire import Unreadable, parse_message
 from fingerpost.settings.model import LimitSettings
 
@@ -64,13 +54,20 @@ Streams = tuple[ContextReceiveStream[SessionMessage | Exception], ContextSendStr
 
 @asynccontextmanager
 async def http_transport(
-    spec: ServerSpec, client: httpx2.AsyncClient, limits: LimitSettings, lifeline: Lifeline
+    spec: ServerSpec,
+    client: httpx2.AsyncClient,
+    limits: LimitSettings,
+    lifeline: Lifeline,
+    *,
+    talks: Talks,
+    opened: Callable[[Transport], None],
 ) -> AsyncGenerator[Streams]:
     """The streams a session speaks through. `client` stays the caller's to close."""
     to_session, incoming = create_context_streams[SessionMessage | Exception](0)
     outgoing, from_session = create_context_streams[SessionMessage](0)
     async with to_session, incoming, outgoing, from_session, anyio.create_task_group() as tasks:
-        transport = _Transport(spec, limits, lifeline, tasks)
+        transport = Transport(spec, limits, lifeline, talks=talks, tasks=tasks)
+        opened(transport)
 
         def start_get_stream() -> None:
             tasks.start_soon(transport.handle_get_stream, client, to_session)
@@ -87,14 +84,20 @@ async def http_transport(
             tasks.cancel_scope.cancel()
 
 
-class _Transport(StreamableHTTPTransport):
-    def __init__(self, spec: ServerSpec, limits: LimitSettings, lifeline: Lifeline, tasks: TaskGroup) -> None:
+class Transport(StreamableHTTPTransport):
+    """The library's transport, with our own handling of every POST."""
+
+    def __init__(
+        self, spec: ServerSpec, limits: LimitSettings, lifeline: Lifeline, *, talks: Talks, tasks: TaskGroup
+    ) -> None:
         assert spec.url is not None
         super().__init__(spec.url, max_sse_event_size=limits.response_bytes)
         self._server = spec.name
         self._limit = limits.response_bytes
         self._lifeline = lifeline
-        self._tasks = tasks
+        self._replies = Replies(spec.name, lifeline)
+        self._talks = talks
+        self.tasks = tasks
 
     async def handle_get_stream(self, client: httpx2.AsyncClient, read_stream_writer: Writer) -> None:
         await super().handle_get_stream(client, read_stream_writer)
@@ -116,7 +119,7 @@ class _Transport(StreamableHTTPTransport):
         if not isinstance(message, JSONRPCRequest):
             if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
                 # Nothing that follows depends on it, so nothing that follows waits for it.
-                self._tasks.start_soon(self._post_notice, ctx, message)
+                self.tasks.start_soon(self._post_notice, ctx, message)
             else:
                 await self._post_notice(ctx, message)
             return
@@ -149,17 +152,13 @@ class _Transport(StreamableHTTPTransport):
             return
         if self._is_initialization_request(request):
             self._maybe_extract_session_id_from_response(response)
-        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind == "application/json":
+        kind = kind_of(response.headers.get("content-type", ""))
+        if kind == JSON:
             await self._take_json(ctx, request, response)
-        elif kind == "text/event-stream":
+        elif kind == EVENTS:
             await self._handle_sse_response(response, ctx)
-        elif kind == "text/html":
-            error = sign_in_needed(self._server, "it answered with a web page, which is usually a login page")
-            await self._fail(ctx, request.id, error)
         else:
-            message = f"{self._server} answered with content of type {kind or 'none'!r:.80}, which is not MCP"
-            await self._fail(ctx, request.id, ServerReplyInvalid(message, server=self._server))
+            await self._fail(ctx, request.id, self._replies.not_mcp(kind))
 
     async def _take_json(
         self, ctx: RequestContext, request: JSONRPCRequest, response: httpx2.Response
@@ -171,7 +170,7 @@ class _Transport(StreamableHTTPTransport):
         try:
             message = parse_message(body)
         except Unreadable as why:
-            await self._fail(ctx, request.id, self._unreadable(str(why)))
+            await self._fail(ctx, request.id, self._replies.unreadable(str(why)))
             return
         await self._deliver(ctx.read_stream_writer, message, request.id)
 
@@ -180,11 +179,15 @@ class _Transport(StreamableHTTPTransport):
         is_reply = isinstance(message, JSONRPCResponse | JSONRPCError)
         # A number that comes back as text is sloppy, not wrong.
         if is_reply and request is not None and str(message.id) != str(request) and message.id is not None:
-            error = self._unreadable(f"carries the id of another request ({message.id!r:.40})")
+            error = self._replies.another_id(message.id)
             message = JSONRPCError(jsonrpc="2.0", id=request, error=as_reply(error))
         elif isinstance(message, JSONRPCError) and message.id is None and request is not None:
             message = JSONRPCError(jsonrpc="2.0", id=request, error=message.error)
-        await writer.send(SessionMessage(message))
+        if isinstance(message, JSONRPCNotification) and self._talks.of(request) and request is not None:
+            # Only here is it known which request it belongs to.
+            self._talks.notice(message.method, message.params, self.tasks.start_soon, of=request)
+            return False
+        await writer.send(SessionMessage(message, ServerMessageMetadata(related_request_id=request)))
         return is_reply
 
     async def _handle_sse_response(self, response: httpx2.Response, ctx: RequestContext) -> None:
@@ -209,9 +212,7 @@ class _Transport(StreamableHTTPTransport):
         if last_id is not None:
             await self._handle_reconnection(ctx, last_id, retry_ms)
             return
-        message = f"{self._server} ended its reply before it was complete"
-        error = ServerUnavailable(message, server=self._server, hint=UNKNOWN_OUTCOME)
-        await self._fail(ctx, request.id, error)
+        await self._fail(ctx, request.id, self._replies.cut_short())
 
     async def _handle_sse_event(
         self,
@@ -232,7 +233,9 @@ class _Transport(StreamableHTTPTransport):
         except Unreadable as why:
             if request is None:
                 return False
-            message = JSONRPCError(jsonrpc="2.0", id=request, error=as_reply(self._unreadable(str(why))))
+            message = JSONRPCError(
+                jsonrpc="2.0", id=request, error=as_reply(self._replies.unreadable(str(why)))
+            )
         return await self._deliver(writer, message, request)
 
     async def _take_refusal(
@@ -240,41 +243,17 @@ class _Transport(StreamableHTTPTransport):
     ) -> None:
         status = response.status_code
         if (location := redirect_location(response)) is not None:
-            message = f"{self._server} redirects to {location}, another address; that is not followed"
-            error = ServerUnavailable(
-                message, server=self._server, hint="use that address if it is the right one"
-            )
-            await self._fail(ctx, request.id, error)
+            await self._fail(ctx, request.id, self._replies.redirected(location))
             return
         reply = await self._json_error(response)
-        if self._is_lost_session(status, reply):
-            await self._lose_session(ctx, request)
+        if says_session_lost(status, reply.error.code if reply is not None else None, self.session_id):
+            await self._fail(ctx, request.id, self._replies.session_lost())
         elif reply is not None and status not in (401, 403):
             await ctx.read_stream_writer.send(
                 SessionMessage(JSONRPCError(jsonrpc="2.0", id=request.id, error=reply.error))
             )
         else:
-            if status >= 500:
-                self._lifeline.doubt()
-            await self._fail(ctx, request.id, self._refusal(status))
-
-    def _refusal(self, status: int) -> FingerpostError:
-        if status in (202, 204):
-            return self._unreadable(f"is missing (HTTP {status})")
-        return refusal(self._server, status)
-
-    def _is_lost_session(self, status: int, reply: JSONRPCError | None) -> bool:
-        """404 is how the protocol says it; many servers say 400 with an error of their own instead."""
-        if self.session_id is None or status not in (400, 404, 410):
-            return False
-        return reply is None or reply.error.code not in (INVALID_PARAMS, METHOD_NOT_FOUND)
-
-    async def _lose_session(self, ctx: RequestContext, request: JSONRPCRequest) -> None:
-        message = f"{self._server} no longer knows our session; connecting again"
-        error = SessionLost(message, server=self._server, hint="the request did not run; send it again")
-        await self._fail(ctx, request.id, error)
-        if self._lifeline.handshaken:
-            self._lifeline.end(setback_of(error))
+            await self._fail(ctx, request.id, self._replies.refused(status))
 
     async def _json_error(self, response: httpx2.Response) -> JSONRPCError | None:
         if not response.headers.get("content-type", "").lower().startswith("application/json"):
@@ -296,9 +275,6 @@ class _Transport(StreamableHTTPTransport):
                 return None
             pieces.append(piece)
         return b"".join(pieces)
-
-    def _unreadable(self, why: str) -> ServerReplyInvalid:
-        return ServerReplyInvalid(f"the reply of {self._server} {readable(why)}", server=self._server)
 
     async def _fail(self, ctx: RequestContext, request: RequestId, error: FingerpostError) -> None:
         reply = JSONRPCError(jsonrpc="2.0", id=request, error=as_reply(error))

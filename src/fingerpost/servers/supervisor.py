@@ -8,39 +8,38 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import cast
 
 import anyio
 from anyio.abc import TaskGroup
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
+from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
-from fingerpost.errors import FingerpostError, ServerUnavailable, ToolTimeout
-from fingerpost.events import EventSink, ServerStateChanged, ToolDropped
-from fingerpost.records import Listing, ServerSpec, ServerState, ServerStatus, utc_now
-from fingerpost.redaction import scrub
+from fingerpost.errors import FingerpostError
+from fingerpost.events import EventSink, ToolDropped
+from fingerpost.records import JsonObject, Listing, ServerSpec, ServerState
 from fingerpost.servers.backoff import wait_before
-from fingerpost.servers.connection import Connection, open_connection
+from fingerpost.servers.connection import Connection
 from fingerpost.servers.failures import from_exception, is_loss, setback_of
-from fingerpost.servers.http import HttpStack
+from fingerpost.servers.heartbeat import keep_probing
+from fingerpost.servers.isolated import Isolated
 from fingerpost.servers.lifeline import Lifeline, Pace, Setback
-from fingerpost.servers.oauth import TokenBook
+from fingerpost.servers.materials import CHANGED, Kind, Shelf
+from fingerpost.servers.opening import Surroundings, open_connection
 from fingerpost.servers.ring import Ring
-from fingerpost.settings.model import LimitSettings
+from fingerpost.servers.standing import Standing, flaw_of
+from fingerpost.servers.watches import Watches
 
 logger = logging.getLogger("fingerpost.servers")
 
 STEADY_SECONDS = 30.0  # a connection that held this long was a good one: waits start small again
-HEARTBEAT_SECONDS = 15.0  # for servers at an address: a child's end is seen without asking
-PROBE_TIMEOUT = 10.0
-MISSED_PROBES = 2
 DEBOUNCE_SECONDS = 0.1  # a server that adds ten tools says so ten times
 SUBSCRIBE_SECONDS = 0.5  # a slow subscription does not delay readiness; the list is then read twice
 DROPPED_EVENTS = 100  # of one listing; the status counts them all
-STDERR_SHOWN = 2000
-
-SETTLED = frozenset({ServerState.READY, ServerState.DEGRADED, ServerState.DOWN, ServerState.DISABLED})
+ANNOUNCED = ("tools", "prompts", "resources")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +47,9 @@ class Shared:
     """What all servers of a pool share."""
 
     events: EventSink
-    limits: LimitSettings
-    http: HttpStack
-    tokens: TokenBook | None
+    around: Surroundings
     changed: Callable[[str], None]
+    heard: Callable[[str, str, JsonObject], None]
 
 
 class Supervisor:
@@ -60,36 +58,23 @@ class Supervisor:
     def __init__(self, spec: ServerSpec, shared: Shared) -> None:
         self.spec = spec
         self._shared = shared
-        self._stderr = Ring(shared.limits.stderr_bytes)
-        self._status = ServerStatus(
-            name=spec.name,
-            transport=spec.transport,
-            state=ServerState.IDLE if spec.enabled else ServerState.DISABLED,
-            since=utc_now(),
-        )
+        self._limits = limits = shared.around.limits
+        self._stderr = Ring(limits.stderr_bytes)
+        self.standing = Standing(spec, self._stderr, events=shared.events, changed=shared.changed)
         self.listing: Listing | None = None
+        self.shelf = Shelf(spec.name, limits, self._materials_changed)
+        self.watches = Watches(spec.name, reconnect_max=limits.reconnect_max)
+        self.isolated = Isolated(spec, shared.around, self._hear)
         self.connection: Connection | None = None
         self.started = False
-        self.settled = anyio.Event()
-        self._moved = anyio.Event()
         self._stale = anyio.Event()
         self._list_begun = False
         self._listing_lock = anyio.Lock()
-        if not spec.enabled:
-            self.settled.set()
-
-    @property
-    def status(self) -> ServerStatus:
-        return replace(self._status, stderr_tail=scrub(self._stderr.text(STDERR_SHOWN)))
-
-    @property
-    def state(self) -> ServerState:
-        return self._status.state
 
     async def until_settled(self) -> None:
         """Return when the server can be asked, or is known to be down or disabled."""
-        while not self.usable and self.state not in (ServerState.DOWN, ServerState.DISABLED):
-            await self._moved.wait()
+        while not self.usable and self.standing.state not in (ServerState.DOWN, ServerState.DISABLED):
+            await self.standing.moved()
 
     @property
     def usable(self) -> bool:
@@ -104,14 +89,16 @@ class Supervisor:
         reason: str | None = None
         while True:
             began = anyio.current_time()
-            self._move(ServerState.CONNECTING, reason, attempts=failures)
+            self.standing.move(ServerState.CONNECTING, reason, attempts=failures)
             setback = await self._attempt()
             self.connection = None
             failures = 1 if anyio.current_time() - began >= STEADY_SECONDS else failures + 1
-            delay = wait_before(failures, pace=setback.pace, longest=self._shared.limits.reconnect_max)
+            delay = wait_before(failures, pace=setback.pace, longest=self._limits.reconnect_max)
             reason = setback.reason
             if delay > 0:
-                self._move(ServerState.DOWN, reason, hint=setback.hint, retry_in=delay, attempts=failures)
+                self.standing.move(
+                    ServerState.DOWN, reason, hint=setback.hint, retry_in=delay, attempts=failures
+                )
                 await anyio.sleep(delay)
 
     async def _attempt(self) -> Setback:
@@ -122,12 +109,7 @@ class Supervisor:
         with anyio.CancelScope(deadline=began + seconds) as patience:
             try:
                 async with open_connection(
-                    self.spec,
-                    limits=self._shared.limits,
-                    http=self._shared.http,
-                    tokens=self._shared.tokens,
-                    lifeline=lifeline,
-                    on_list_changed=self._mark_stale,
+                    self.spec, self._shared.around, lifeline=lifeline, outside=self._hear
                 ) as connection:
                     async with anyio.create_task_group() as tasks:
                         await self._hear_of_changes(connection, tasks)
@@ -138,7 +120,7 @@ class Supervisor:
                     return lifeline.setback or Setback(reason="the connection ended")
             except Exception as error:  # noqa: BLE001 - whatever a server or the library does to us ends here
                 return self._explain(error, lifeline)
-        reason = f"no answer within {seconds:g} s" + self._last_words()
+        reason = f"no answer within {seconds:g} s" + self.standing.last_words()
         return Setback(reason=reason, hint="give it a longer connect_timeout if it is only slow")
 
     def _explain(self, error: Exception, lifeline: Lifeline) -> Setback:
@@ -148,16 +130,12 @@ class Supervisor:
         logger.debug("%s: connection failed", self.spec.name, exc_info=error)
         return setback_of(known, cause=error)
 
-    def _last_words(self) -> str:
-        lines = self._stderr.text(STDERR_SHOWN).strip().splitlines()
-        return f"; it last said: {scrub(lines[-1])[:200]}" if lines else ""
-
     # -- being up -----------------------------------------------------------------------------------
 
     async def _hear_of_changes(self, connection: Connection, tasks: TaskGroup) -> None:
         """Modern era: subscribe before listing, so that no change falls between the two."""
         self._list_begun = False
-        if connection.modern and connection.announces_changes:
+        if connection.modern and any(map(connection.announces, ANNOUNCED)):
             subscribed = anyio.Event()
             tasks.start_soon(self._listen, connection, subscribed)
             with anyio.move_on_after(SUBSCRIBE_SECONDS):
@@ -177,22 +155,20 @@ class Supervisor:
 
     def _go_up(self, connection: Connection, *, milliseconds: float) -> None:
         self.connection = connection
-        self._status = replace(
-            self._status,
-            protocol=connection.protocol,
-            product=connection.product,
-            connect_ms=milliseconds,
-        )
+        self.shelf.greet(connection)
+        self.standing.note(protocol=connection.protocol, product=connection.product, connect_ms=milliseconds)
         self._show_listing()
 
     def _show_listing(self) -> None:
-        reason = _flaw(self.listing)
-        self._move(ServerState.READY if reason is None else ServerState.DEGRADED, reason)
+        reason = flaw_of(self.listing)
+        self.standing.move(ServerState.READY if reason is None else ServerState.DEGRADED, reason)
 
     async def _serve(self, connection: Connection, tasks: TaskGroup) -> None:
         tasks.start_soon(self._follow_changes, connection)
+        tasks.start_soon(self.shelf.follow, connection)
+        tasks.start_soon(self.watches.follow, connection, tasks)
         if self.spec.transport in ("http", "sse"):
-            tasks.start_soon(self._keep_probing, connection)
+            tasks.start_soon(keep_probing, connection)
         await connection.lifeline.ended.wait()
         self.connection = None
         tasks.cancel_scope.cancel()
@@ -209,11 +185,11 @@ class Supervisor:
                 failures = 0
             except (FingerpostError, TimeoutError) as error:
                 failures += 1
-                self._move(
+                self.standing.move(
                     ServerState.DEGRADED, f"the tools could not be listed again: {error or 'no answer'}"
                 )
                 self._stale.set()
-                pause = wait_before(failures, pace=Pace.SOON, longest=self._shared.limits.reconnect_max)
+                pause = wait_before(failures, pace=Pace.SOON, longest=self._limits.reconnect_max)
                 await anyio.sleep(pause)
 
     async def relist(self, connection: Connection) -> None:
@@ -233,41 +209,33 @@ class Supervisor:
                 async with connection.listen() as changes:
                     subscribed.set()
                     if self._list_begun:
-                        self._mark_stale()  # what changed before this moment was not announced to us
+                        self._mark_all_stale(connection)  # what changed before was not announced to us
                     async for _ in changes:
-                        self._mark_stale()
+                        pass  # each is heard as a notification, too
             except (SubscriptionLost, MCPError, TimeoutError):
                 connection.lifeline.doubt()
             failures = 1 if anyio.current_time() - began >= STEADY_SECONDS else failures + 1
-            await anyio.sleep(
-                wait_before(failures, pace=Pace.SOON, longest=self._shared.limits.reconnect_max)
-            )
-
-    async def _keep_probing(self, connection: Connection) -> None:
-        missed = 0
-        while True:
-            with anyio.move_on_after(HEARTBEAT_SECONDS) as quiet:
-                await connection.lifeline.doubted()
-            if quiet.cancelled_caught and connection.busy:
-                continue  # calls under way are sign of life enough, or will fail on their own
-            try:
-                with anyio.fail_after(PROBE_TIMEOUT):
-                    await connection.probe()
-                missed = 0
-            except (TimeoutError, ToolTimeout):
-                missed += 1
-                if missed >= MISSED_PROBES:
-                    connection.lifeline.end(
-                        Setback(reason=f"no sign of life for {missed * PROBE_TIMEOUT:g} s")
-                    )
-            except FingerpostError as error:
-                if is_loss(error):
-                    connection.lifeline.end(setback_of(error))
+            await anyio.sleep(wait_before(failures, pace=Pace.SOON, longest=self._limits.reconnect_max))
 
     # -- telling ------------------------------------------------------------------------------------
 
-    def _mark_stale(self) -> None:
+    def _hear(self, method: str, params: JsonObject) -> None:
+        """A notification that belongs to no request."""
+        if method == "notifications/tools/list_changed":
+            self._stale.set()
+        elif (kind := CHANGED.get(method)) is not None:
+            self.shelf.mark(kind)
+        else:
+            self._shared.heard(self.spec.name, method, _without_our_id(params))
+
+    def _mark_all_stale(self, connection: Connection) -> None:
         self._stale.set()
+        for kind in CHANGED.values():
+            if kind in connection.capabilities:
+                self.shelf.mark(kind)
+
+    def _materials_changed(self, kind: Kind) -> None:
+        self._shared.heard(self.spec.name, f"notifications/{kind}/list_changed", {})
 
     def _take(self, listing: Listing) -> None:
         known = self.listing.dropped if self.listing is not None else ()
@@ -278,66 +246,16 @@ class Supervisor:
                 )
         changed = listing != self.listing
         self.listing = listing
-        self._status = replace(self._status, tools=len(listing.definitions), dropped=len(listing.dropped))
+        self.standing.note(tools=len(listing.definitions), dropped=len(listing.dropped))
         if changed:
             self._shared.changed(self.spec.name)
 
-    def _move(
-        self,
-        state: ServerState,
-        reason: str | None,
-        *,
-        hint: str | None = None,
-        retry_in: float | None = None,
-        attempts: int = 0,
-    ) -> None:
-        before = self._status
-        same = before.state is state
-        self._status = replace(
-            before,
-            state=state,
-            reason=reason,
-            hint=hint,
-            since=before.since if same else utc_now(),
-            retry_in=retry_in,
-            attempts=attempts,
-        )
-        if state in SETTLED:
-            self.settled.set()
-        self._moved.set()
-        self._moved = anyio.Event()
-        if same and before.reason == reason:
-            return
-        self._shared.events.emit(
-            ServerStateChanged(server=self.spec.name, previous=before.state, state=state, reason=reason)
-        )
-        self._shared.changed(self.spec.name)
 
-    def unavailable(self) -> ServerUnavailable:
-        """Why nothing can be asked of this server now."""
-        status = self._status
-        name = self.spec.name
-        if status.state is ServerState.DISABLED:
-            return ServerUnavailable(
-                f"{name} is disabled", server=name, hint="enable it in the configuration"
-            )
-        reason = status.reason or "it is not connected"
-        hint = status.hint
-        if hint is None and status.retry_in is not None:
-            hint = f"the next attempt follows within {status.retry_in:.1f} s"
-        return ServerUnavailable(f"{name} is {status.state}: {reason}", server=name, hint=hint)
-
-
-def _flaw(listing: Listing | None) -> str | None:
-    """What is missing or wrong with a listing, in one sentence."""
-    if listing is None:
-        return None
-    parts: list[str] = []
-    if listing.truncated is not None:
-        parts.append(listing.truncated)
-    if listing.dropped:
-        first = listing.dropped[0]
-        count = len(listing.dropped)
-        more = f" and {count - 1} more" if count > 1 else ""
-        parts.append(f"{count} of its tools dropped: {first.name}{more} ({first.reason})")
-    return "; ".join(parts) or None
+def _without_our_id(params: JsonObject) -> JsonObject:
+    """A notification of a standing request names it; that name is ours and nobody else's."""
+    meta = params.get("_meta")
+    if not isinstance(meta, Mapping) or SUBSCRIPTION_ID_META_KEY not in meta:
+        return params
+    rest = {key: value for key, value in cast("JsonObject", meta).items() if key != SUBSCRIPTION_ID_META_KEY}
+    kept = {key: value for key, value in params.items() if key != "_meta"}
+    return {**kept, "_meta": rest} if rest else kept

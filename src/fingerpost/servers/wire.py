@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
+import orjson
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse, RequestId, jsonrpc_message_adapter
 from pydantic import ValidationError
+from pydantic_core import from_json
 
 from fingerpost.records.json import MAX_INTEGER_DIGITS
 
@@ -33,28 +35,53 @@ class TooLongInteger:
     """Stands where a number was that has more digits than we carry."""
 
 
-def parse_message(data: bytes) -> JSONRPCMessage:
-    """The message these bytes are. Raises `Unreadable`."""
+def parse_envelope(data: bytes) -> dict[str, Any]:
+    """The message these bytes are, as plain values. Raises `Unreadable` for what `parse_message` would."""
+    _check_values(data)
+    try:
+        value = from_json(data)
+    except ValueError:
+        value = _loads(data)
+    envelope = _as_envelope(value)
+    if (
+        envelope.get("jsonrpc") == "2.0"
+        and "method" not in envelope
+        and isinstance(envelope.get("result"), dict)
+    ):
+        return envelope  # by far the most common
+    _as_message(envelope)
+    return envelope
+
+
+def _check_values(data: bytes) -> None:
     if len(data) > MOST_VALUES and sum(data.count(mark) for mark in (b",", b"[", b"{")) > MOST_VALUES:
         message = f"holds more than {MOST_VALUES:,} values"
         raise Unreadable(message)
+
+
+def parse_message(data: bytes) -> JSONRPCMessage:
+    """The message these bytes are. Raises `Unreadable`."""
+    _check_values(data)
     try:
         message = jsonrpc_message_adapter.validate_json(data, by_name=False)
     except ValidationError:
-        return _parse_slowly(data)
+        return _as_message(_as_envelope(_loads(data)))
     word = b'"error"' if isinstance(message, JSONRPCResponse) else b'"result"'
     if isinstance(message, JSONRPCResponse | JSONRPCError) and word in data:
         _check_envelope(_loads(data))
     return message
 
 
-def _parse_slowly(data: bytes) -> JSONRPCMessage:
-    value = _loads(data)
+def _as_envelope(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         message = "is not a JSON object"
         raise Unreadable(message)
     envelope = cast("dict[str, Any]", value)
     _check_envelope(envelope)
+    return envelope
+
+
+def _as_message(envelope: dict[str, Any]) -> JSONRPCMessage:
     try:
         return jsonrpc_message_adapter.validate_python(envelope, by_name=False)
     except ValidationError:
@@ -89,6 +116,23 @@ def _check_envelope(value: Any) -> None:
     if not has_result and not has_error:
         message = "has neither a result nor an error"
         raise Unreadable(message)
+
+
+def encode(message: Mapping[str, Any]) -> bytes:
+    """A message as bytes; what the fast encoder refuses (long numbers, half characters) goes the slow way."""
+    try:
+        return orjson.dumps(message)
+    except TypeError:
+        return json.dumps(message, default=_plain).encode()
+
+
+def _plain(value: object) -> object:
+    """A mapping or sequence that is no dict or list."""
+    return (
+        dict(cast("Mapping[str, object]", value))
+        if isinstance(value, Mapping)
+        else list(cast("Sequence[object]", value))
+    )
 
 
 def answered_by(data: bytes, waiting: Collection[RequestId]) -> RequestId | None:

@@ -71,21 +71,22 @@ class Found:
 
 def discover(home: Path, cwd: Path, platform: str, environ: Mapping[str, str]) -> tuple[Found, ...]:
     """Every known client file that exists and holds servers. `platform` is spelled as in `sys.platform`."""
-    bases = _bases(home, cwd, platform, environ)
+    folders = bases(home, cwd, platform, environ)
     found: list[Found] = []
     seen: set[Path] = set()
     for place in PLACES:
-        path = bases[place.base] / place.path
+        path = folders[place.base] / place.path
         # In the home folder the project's files are the person's own: one file, told once.
         if path in seen or not is_file(path):
             continue
         seen.add(path)
-        if (one := _look(place.client, path, _short(path, home))) is not None:
+        if (one := _look(place.client, path, short(path, home))) is not None:
             found.append(one)
     return tuple(found)
 
 
-def _bases(home: Path, cwd: Path, platform: str, environ: Mapping[str, str]) -> dict[str, Path]:
+def bases(home: Path, cwd: Path, platform: str, environ: Mapping[str, str]) -> dict[str, Path]:
+    """The folders that paths of `PLACES` start in."""
     xdg = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
     if platform == "darwin":
         config, dotconfig = home / "Library" / "Application Support", home / ".config"
@@ -122,5 +123,6 @@ def _project_drafts(document: Document) -> Iterator[Draft]:
                     yield draft_of(name, values, at_home, ("projects", folder, "mcpServers", name), {})
 
 
-def _short(path: Path, home: Path) -> str:
+def short(path: Path, home: Path) -> str:
+    """A path as a person writes it, with ~ for their home."""
     return f"~/{path.relative_to(home).as_posix()}" if path.is_relative_to(home) else str(path)

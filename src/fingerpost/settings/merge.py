@@ -95,7 +95,7 @@ def merge(found: Iterable[Found]) -> Merged:
 def _candidates(found: Iterable[Found]) -> Iterable[Candidate]:
     for file in found:
         for draft in file.drafts:
-            if draft.values.get("command") or draft.values.get("url"):
+            if (draft.values.get("command") or draft.values.get("url")) and not _is_ourselves(draft):
                 entry = portable(draft)
                 yield Candidate(
                     name=draft.name,
@@ -104,6 +104,18 @@ def _candidates(found: Iterable[Found]) -> Iterable[Candidate]:
                     entry=entry,
                     inputs={name: given for name, given in draft.inputs.items() if _mentions(entry, name)},
                 )
+
+
+def _is_ourselves(draft: Draft) -> bool:
+    """Whether the entry starts our own gateway, as `fingerpost install` writes it: no server of itself."""
+    words = [str(draft.values.get("command") or ""), *map(str, items(draft.values.get("args")))]
+    program = Path(words[0]).name
+    return program == "fingerpost" or words[1:3] == ["-m", "fingerpost"] or _leads_to_us(draft)
+
+
+def _leads_to_us(draft: Draft) -> bool:
+    address = urlsplit(str(draft.values.get("url") or ""))
+    return draft.name == "fingerpost" and address.hostname in ("127.0.0.1", "localhost", "::1")
 
 
 def _free_name(one: Candidate, servers: Mapping[str, Mapping[str, object]]) -> str:

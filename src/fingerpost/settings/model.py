@@ -115,7 +115,9 @@ class StoreSettings(Section):
         repr=False,
         description="sqlite:///file or postgresql://…; by default a file in the data directory",
     )
-    flush_ms: float = Field(default=5.0, ge=0, le=1000, description="How long writes wait to share one flush")
+    flush_ms: float = Field(
+        default=25.0, ge=0, le=1000, description="How long writes wait to share one flush"
+    )
 
 
 class LimitSettings(Section):

@@ -45,7 +45,7 @@ def _single_values(section: str) -> str:
     """A table of settings that a variable can set, too."""
     lines = ["| setting | takes | default | meaning | variable |", "|---|---|---|---|---|"]
     lines += [
-        _row(leaf.path[-1], leaf.field, f"`{variable_of(leaf.path)}`")
+        _row(".".join(leaf.path[1:] or leaf.path), leaf.field, f"`{variable_of(leaf.path)}`")
         for leaf in leaves()
         if leaf.path[0] == section
     ]

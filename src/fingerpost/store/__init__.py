@@ -1,5 +1,5 @@
 """What Fingerpost remembers: journal, audit trail, pins, usage, choices, confidences, approvals, grants,
-cache, tokens.
+cache, tokens, keys.
 
 The only package that knows the database library. SQLite by default, PostgreSQL by URL.
 """
@@ -11,6 +11,7 @@ from fingerpost.store.choices import Choices
 from fingerpost.store.confidences import Confidences
 from fingerpost.store.grants import Grants
 from fingerpost.store.journal import Journal, PacketSummary, Recorded
+from fingerpost.store.keys import ApiKey, Keys
 from fingerpost.store.locations import Location, data_directory, locate
 from fingerpost.store.pins import Pins
 from fingerpost.store.store import Store
@@ -19,6 +20,7 @@ from fingerpost.store.usage import Usage
 from fingerpost.store.writer import Statistics
 
 __all__ = [
+    "ApiKey",
     "Approvals",
     "AuditEntry",
     "AuditReport",
@@ -29,6 +31,7 @@ __all__ = [
     "Confidences",
     "Grants",
     "Journal",
+    "Keys",
     "Location",
     "PacketSummary",
     "Pins",

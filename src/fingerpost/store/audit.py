@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import Row as FoundRow
 
 from fingerpost.events import Event
 from fingerpost.store.anchor import Anchor
-from fingerpost.store.chain import Break, ChainCheck, Fact, Link, link
-from fingerpost.store.columns import from_microseconds, to_microseconds
+from fingerpost.store.chain import Break, ChainCheck, Fact, Link, hash_of
+from fingerpost.store.columns import escape, from_microseconds, to_microseconds
 from fingerpost.store.database import Database
+from fingerpost.store.rows import Row, Rows
 from fingerpost.store.schema import audit, audit_head
 
 _CHUNK = 2000
+_ROWS = Rows(audit, "seq", "event_id", "at", "kind", "packet_id", "payload", "prev_hash", "hash")
+_MOVE_HEAD = update(audit_head).values(seq=bindparam("to_seq"), hash=bindparam("to_hash"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,15 +86,18 @@ class AuditTrail:
         audited = [(event, payload) for event, payload in written if self._enabled and event.audited]
         if not audited:
             return
-        seq, head = connection.execute(select(audit_head.c.seq, audit_head.c.hash)).one()
-        rows: list[dict[str, object]] = []
+        seq, head = connection.exec_driver_sql("SELECT seq, hash FROM audit_head").one()
+        rows: list[Row] = []
         for event, payload in audited:
             seq += 1
-            added = link(_fact(seq, event, payload), head)
-            head = added.hash
-            rows.append({**asdict(added.fact), "prev_hash": added.prev_hash, "hash": head})
-        connection.execute(insert(audit), rows)
-        connection.execute(update(audit_head).values(seq=seq, hash=head))
+            fact = _fact(seq, event, payload)
+            before, head = head, hash_of(fact, head)
+            packet_id = None if fact.packet_id is None else escape(fact.packet_id)
+            rows.append(
+                (seq, escape(fact.event_id), fact.at, escape(fact.kind), packet_id, payload, before, head)
+            )
+        _ROWS.add(connection, rows)
+        connection.execute(_MOVE_HEAD, {"to_seq": seq, "to_hash": head})
 
     def drop_anchor(self) -> None:
         """Remember the committed head outside the database. Blocks."""
@@ -146,7 +153,7 @@ def _links(connection: Connection) -> Iterator[Link]:
         last = rows[-1].seq
 
 
-def _link(row: Row[tuple[object, ...]]) -> Link:
+def _link(row: FoundRow[tuple[object, ...]]) -> Link:
     fact = Fact(
         seq=row.seq,
         event_id=row.event_id,

@@ -11,6 +11,7 @@ are refused to the caller's face instead.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -42,6 +43,7 @@ class Job:
     waiter: asyncio.Future[Any] | None = None
     loss: Loss | None = None
     stands_for: int = 0
+    any_order: bool = False  # may be written after what came later, together with others of its kind
 
 
 class Backlog:
@@ -78,6 +80,13 @@ class Backlog:
                 self._waiters += 1
             # The writer is woken only when the news changes what it should do.
             if len(self._jobs) in (1, self._batch) or (job.waiter is not None and self._waiters == 1):
+                self._changed.notify()
+
+    def hurry(self) -> None:
+        """What waits now is due now, though nobody waits for it."""
+        with self._changed:
+            if self._jobs:
+                self._since = -math.inf
                 self._changed.notify()
 
     def take(self, idle: float | None = None) -> list[Job] | None:

@@ -12,8 +12,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import orjson
+
 GENESIS = "0" * 64
 _ANY: frozenset[str] = frozenset()
+_LONGEST = 2**63  # beyond it, not everybody can write an integer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +43,22 @@ class Link:
 def hash_of(fact: Fact, prev_hash: str) -> str:
     """SHA-256 over the previous hash and the fact, written in one way only (a JSON list in ASCII)."""
     parts = [prev_hash, fact.seq, fact.event_id, fact.at, fact.kind, fact.packet_id, fact.payload]
-    # `default` is for rows somebody spoilt: SQLite lets a column hold any type.
-    text = json.dumps(parts, separators=(",", ":"), default=repr)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
+    return hashlib.sha256(_quickly(parts) or _written(parts).encode("ascii")).hexdigest()
+
+
+def _quickly(parts: list[str | int | None]) -> bytes | None:
+    """The same bytes as `_written`, ten times faster, where nothing but quotes and backslashes is escaped."""
+    for part in parts:
+        if isinstance(part, str):
+            if not (part.isascii() and part.isprintable()):
+                return None
+        elif part is not None and (type(part) is not int or abs(part) >= _LONGEST):
+            return None
+    return orjson.dumps(parts)
+
+
+# `default` is for rows somebody spoilt: SQLite lets a column hold any type.
+_written = json.JSONEncoder(separators=(",", ":"), default=repr).encode
 
 
 def link(fact: Fact, prev_hash: str) -> Link:
@@ -63,7 +79,7 @@ class ChainCheck:
     def __init__(self, anchors: Mapping[int, frozenset[str]]) -> None:
         self._anchors = anchors
         self.seq = 0
-        self.hash = GENESIS
+        self.hash: str = GENESIS
 
     def follow(self, found: Link) -> Break | None:
         """Step on to the next link, or say why it is not one."""

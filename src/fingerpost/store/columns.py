@@ -40,6 +40,8 @@ def from_microseconds(count: int) -> datetime:
 
 def escape(text: str) -> str:
     """`text` with what a database cannot hold written as `\\0000`; `unescape` is its inverse."""
+    if text.isascii() and "\\" not in text and "\0" not in text:
+        return text  # nearly always, and much quicker to find out than by the pattern
     return _UNSTORABLE.sub(lambda match: f"\\{ord(match[0]):04x}", text)
 
 

@@ -79,6 +79,13 @@ _CONFIDENCES = (
         tool TEXT NOT NULL)""",
 )
 
+_KEYS = (
+    """CREATE TABLE api_keys (
+        key_id TEXT NOT NULL PRIMARY KEY, name TEXT NOT NULL, digest TEXT NOT NULL, reach TEXT NOT NULL,
+        created BIGINT NOT NULL, expires BIGINT, last_used BIGINT, revoked BIGINT)""",
+    "CREATE INDEX api_keys_name ON api_keys (name)",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -101,6 +108,7 @@ STEPS: tuple[Step, ...] = (
     Step(1, _running(_FIRST)),
     Step(2, _running(_CHOICES)),
     Step(3, _running(_CONFIDENCES)),
+    Step(4, _running(_KEYS)),
 )
 
 

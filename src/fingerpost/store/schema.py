@@ -143,3 +143,17 @@ confidences = Table(
     Column("was_right", Boolean, nullable=False),  # `right` alone is a word of SQL
     Column("tool", ExactText, nullable=False),
 )
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("key_id", ExactText, primary_key=True),
+    Column("name", ExactText, nullable=False),  # free again once its key is revoked
+    Column("digest", Text, nullable=False),
+    Column("reach", Text, nullable=False),
+    Column("created", Moment, nullable=False),
+    Column("expires", Moment),
+    Column("last_used", Moment),
+    Column("revoked", Moment),
+    Index("api_keys_name", "name"),
+)

@@ -14,14 +14,21 @@ Change = Callable[[Mapping[str, ColumnElement[Any]]], Mapping[str, ColumnElement
 
 def insert_new(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
     """INSERT that passes over rows already there."""
-    return _insert(connection, table).on_conflict_do_nothing()
+    return _insert(connection.dialect.name, table).on_conflict_do_nothing()
 
 
 def insert_or_change(
     connection: Connection, table: Table, change: Change | None = None
 ) -> sqlite.Insert | postgresql.Insert:
     """INSERT that changes the row when there is one: to the new values, or as `change` says."""
-    statement = _insert(connection, table)
+    return change_rows(connection.dialect.name, table, change)
+
+
+def change_rows(
+    dialect: str, table: Table, change: Change | None = None
+) -> sqlite.Insert | postgresql.Insert:
+    """The same for a database known by its name, for whoever makes the statement once."""
+    statement = _insert(dialect, table)
     keys = table.primary_key.columns.keys()
     new = {column.name: column for column in statement.excluded}
     changed = (
@@ -30,5 +37,5 @@ def insert_or_change(
     return statement.on_conflict_do_update(index_elements=keys, set_=changed)
 
 
-def _insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
-    return sqlite.insert(table) if connection.dialect.name == "sqlite" else postgresql.insert(table)
+def _insert(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
+    return sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)

@@ -21,6 +21,7 @@ from fingerpost.store.confidences import Confidences
 from fingerpost.store.database import Database
 from fingerpost.store.grants import Grants
 from fingerpost.store.journal import Journal
+from fingerpost.store.keys import Keys
 from fingerpost.store.locations import locate
 from fingerpost.store.pins import Pins
 from fingerpost.store.tokens import Tokens
@@ -49,6 +50,7 @@ class Store:
         self.grants = Grants(database, writer)
         self.cache = Cache(database, writer, cache)
         self.tokens = Tokens(database, writer)
+        self.keys = Keys(database, writer)
 
     @classmethod
     @asynccontextmanager
@@ -56,7 +58,7 @@ class Store:
         cls,
         url: str | None = None,
         *,
-        flush_ms: float = 5.0,
+        flush_ms: float = 25.0,
         audit: bool = True,
         anchor: Path | None = None,
         lock_wait: float = LOCK_WAIT,

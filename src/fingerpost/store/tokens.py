@@ -9,7 +9,7 @@ from sqlalchemy import Connection, delete, select
 from fingerpost.records import utc_now
 from fingerpost.store.database import Database
 from fingerpost.store.schema import tokens
-from fingerpost.store.statements import insert_or_change
+from fingerpost.store.statements import insert_new, insert_or_change
 from fingerpost.store.writer import Writer
 
 
@@ -28,6 +28,10 @@ class Tokens:
         """Keep the token, in place of an older one."""
         await self._writer.submit(_put, (server, data))
 
+    async def claim(self, name: str, data: bytes) -> bytes:
+        """Keep `data` unless there is a value already; the one that stands, whoever was first."""
+        return await self._writer.submit(_claim, (name, data))
+
     async def remove(self, server: str) -> bool:
         """Forget the token. False when there was none."""
         return await self._writer.submit(_remove, server)
@@ -38,6 +42,15 @@ def _put(connection: Connection, items: Sequence[tuple[str, bytes]]) -> list[Non
         row = {"server": server, "data": data, "saved": utc_now()}
         connection.execute(insert_or_change(connection, tokens), row)
     return [None] * len(items)
+
+
+def _claim(connection: Connection, items: Sequence[tuple[str, bytes]]) -> list[bytes]:
+    standing: list[bytes] = []
+    for name, data in items:
+        row = {"server": name, "data": data, "saved": utc_now()}
+        connection.execute(insert_new(connection, tokens), row)
+        standing.append(connection.execute(select(tokens.c.data).where(tokens.c.server == name)).scalar_one())
+    return standing
 
 
 def _remove(connection: Connection, servers: Sequence[str]) -> list[bool]:

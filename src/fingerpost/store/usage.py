@@ -11,16 +11,17 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, case, select
+from sqlalchemy import ColumnElement, Connection, Executable, Row, case, select
 
 from fingerpost.records import UsageProfile, UsageSample
 from fingerpost.store.backlog import Loss
 from fingerpost.store.database import Database
 from fingerpost.store.quantiles import bucket_of, quantile
 from fingerpost.store.schema import usage, usage_buckets
-from fingerpost.store.statements import insert_or_change
+from fingerpost.store.statements import change_rows
 from fingerpost.store.writer import Writer
 
 _MILLISECONDS, _TOKENS = "ms", "tokens"
@@ -40,7 +41,7 @@ class Usage:
 
     def note(self, sample: UsageSample) -> None:
         """Count one finished call soon. Returns at once; may be lost while the disk is stuck."""
-        self._writer.post(_count, sample, loss=self._loss)
+        self._writer.post(_count, sample, loss=self._loss, any_order=True)
 
     async def profiles(self) -> dict[str, UsageProfile]:
         """What is known of every tool ever called, by its key, in the order of the keys."""
@@ -59,11 +60,11 @@ def _count(connection: Connection, samples: Sequence[UsageSample]) -> list[None]
         buckets[sample.tool, _MILLISECONDS, bucket_of(sample.milliseconds)] += 1
         buckets[sample.tool, _TOKENS, bucket_of(sample.tokens)] += 1
     connection.execute(
-        insert_or_change(connection, usage, _add_calls),
+        _adding_calls(connection.dialect.name),
         [{"tool": t, "calls": n, "failures": failures[t], "last_used": last[t]} for t, n in calls.items()],
     )
     connection.execute(
-        insert_or_change(connection, usage_buckets, _add_counts),
+        _adding_counts(connection.dialect.name),
         [{"tool": t, "measure": m, "bucket": b, "count": n} for (t, m, b), n in buckets.items()],
     )
     return [None] * len(samples)
@@ -80,6 +81,16 @@ def _add_calls(new: Mapping[str, ColumnElement[Any]]) -> Mapping[str, ColumnElem
 
 def _add_counts(new: Mapping[str, ColumnElement[Any]]) -> Mapping[str, ColumnElement[Any]]:
     return {"count": usage_buckets.c["count"] + new["count"]}
+
+
+@cache
+def _adding_calls(dialect: str) -> Executable:
+    return change_rows(dialect, usage, _add_calls)
+
+
+@cache
+def _adding_counts(dialect: str) -> Executable:
+    return change_rows(dialect, usage_buckets, _add_counts)
 
 
 def _profiles(connection: Connection) -> dict[str, UsageProfile]:

@@ -103,10 +103,19 @@ class Writer:
         raise StoreUnavailable(message, hint="The disk or the database is stuck; the write may still arrive.")
 
     def post(
-        self, write: Callable[[Connection, Sequence[P]], Sequence[Any]], item: P, *, loss: Loss | None = None
+        self,
+        write: Callable[[Connection, Sequence[P]], Sequence[Any]],
+        item: P,
+        *,
+        loss: Loss | None = None,
+        any_order: bool = False,
     ) -> None:
         """Write `item` soon. Returns at once, from any thread."""
-        self._backlog.put(Job(write=write, item=item, loss=loss))
+        self._backlog.put(Job(write=write, item=item, loss=loss, any_order=any_order))
+
+    def hurry(self) -> None:
+        """Write what was posted so far without gathering more. Returns at once, from any thread."""
+        self._backlog.hurry()
 
     async def close(self) -> None:
         """Write what is left, then stop. Raises `StoreUnavailable` when something could not be written."""
@@ -185,11 +194,16 @@ class Writer:
         if self._connection is None:
             self._connection = self._database.connect_to_write()
         connection = self._connection
-        results: list[Any] = []
+        results: list[Any] = [None] * len(jobs)
+        # What may be written in any order goes last, so that it does not tear the others apart.
+        order = sorted(range(len(jobs)), key=lambda place: jobs[place].any_order)
         try:
             connection.begin()
-            for write, run in groupby(jobs, key=lambda job: job.write):
-                results.extend(write(connection, [job.item for job in run]))
+            for write, run in groupby(order, key=lambda place: jobs[place].write):
+                places = list(run)
+                made = write(connection, [jobs[place].item for place in places])
+                for place, result in zip(places, made, strict=True):
+                    results[place] = result
         except BaseException:
             self._rollback()
             raise
@@ -205,10 +219,18 @@ class Writer:
         if not unasked:
             return
         if self._backlog.closed:
-            self._unwritten = self._explain(error)
+            self._unwritten = self._explain(error) if len(unasked) == len(jobs) else self._last_try(unasked)
         else:
             self._backlog.give_back(unasked, pause=self._pause)
             self._pause = min(2 * self._pause, _PAUSE_LONGEST)
+
+    def _last_try(self, jobs: list[Job]) -> StoreUnavailable | None:
+        """Nothing comes after these, and the trouble may have been with writes whose askers know by now."""
+        try:
+            self._commit(jobs)
+        except Exception as error:  # noqa: BLE001 - as in `_write`
+            return self._explain(error)
+        return None
 
     def _explain(self, error: BaseException) -> StoreUnavailable:
         return explain(error, self._database.location.label)

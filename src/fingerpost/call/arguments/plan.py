@@ -11,6 +11,7 @@ from threading import Lock
 from typing import Final
 
 from fingerpost.call.arguments.patterns import usable
+from fingerpost.call.arguments.quick import Quick
 from fingerpost.call.arguments.shapes import Shape, Shapes
 from fingerpost.call.arguments.validation import Validation
 from fingerpost.call.arguments.values import is_list, is_object, plain_object
@@ -27,6 +28,7 @@ class Plan:
     def __init__(self, card: ToolCard) -> None:
         given = card.definition.get("inputSchema")
         self.schema: JsonObject = plain_object(given) if is_object(given) else {"type": "object"}
+        self.quick = Quick(self.schema)
         self.validation = Validation(self.schema)
         self.shapes = Shapes(self.schema)
         self.root: Shape = self.shapes.of(self.schema)

@@ -25,6 +25,14 @@ def prepare(card: ToolCard, arguments: JsonObject, *, repair: bool = True) -> Pr
     and `3.0` for an integer.
     """
     plan = plans.of(card)
+    fitting = plan.quick.fitting(arguments)
+    if fitting is not None:
+        return Prepared(arguments=fitting, signature=signature(card), notes=plan.notes)
+    return thoroughly(card, plan, arguments, repair=repair)
+
+
+def thoroughly(card: ToolCard, plan: Plan, arguments: JsonObject, *, repair: bool) -> Prepared:
+    """The same for arguments that need a closer look."""
     reason = excess(arguments)
     if reason is not None:
         return _refused(card, plan, reason)

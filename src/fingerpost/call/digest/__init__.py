@@ -2,6 +2,7 @@
 
 from fingerpost.call.digest.cut import budget_for, digest
 from fingerpost.call.digest.fence import FENCE_TOKENS, as_data, shown, suspicious
+from fingerpost.call.digest.fitting import fitted
 from fingerpost.call.digest.results import Page, Results, handle_of
 from fingerpost.call.digest.tokens import clip, count_tokens
 
@@ -14,6 +15,7 @@ __all__ = [
     "clip",
     "count_tokens",
     "digest",
+    "fitted",
     "handle_of",
     "shown",
     "suspicious",

@@ -45,14 +45,14 @@ def digest(
     `handle` is where the full result will be kept. It is named in the text, and in
     the digest, only when there is more to fetch than the text says.
     """
+    whole = uncut(result, budget=budget)
+    if whole is not None:
+        return whole
     parts = read_parts(result)
     references = tuple(part.reference for part in parts if part.reference is not None)
     prices = [tokens_against(part.text, budget) for part in parts]
     original = sum(prices) + max(0, len(parts) - 1)
     made = Digest(text="", original_tokens=original, references=references[:100])
-    if original <= budget and not references:
-        kind = _content_type(parts[0]) if len(parts) == 1 else "text"
-        return _done(replace(made, content_type=kind), _joined(parts), None)
     room = budget - min(NOTE, budget // 2)
     looked_for = stems(request[:_LONGEST_REQUEST])
     if original <= room and len(references) <= MOST_REFERENCES:
@@ -61,6 +61,20 @@ def digest(
         return _cut_tree(made, tree, budget, room, looked_for, handle)
     body = _cut_parts(parts, prices, card, room, looked_for)
     return _with_note(replace(made, dropped=body.dropped), body.text, budget, handle)
+
+
+def uncut(result: JsonObject, *, budget: int) -> Digest | None:
+    """The digest of a result that fits as it is, which most do; None when it has to be cut."""
+    parts = read_parts(result)
+    if any(part.reference is not None for part in parts):
+        return None
+    original = sum([tokens_against(part.text, budget) for part in parts]) + max(0, len(parts) - 1)
+    if original > budget:
+        return None
+    text = _joined(parts)
+    kind = _content_type(parts[0]) if len(parts) == 1 else "text"
+    tokens = original if len(parts) == 1 else math.ceil(price(text))
+    return Digest(text=text, content_type=kind, tokens=tokens, original_tokens=original)
 
 
 def _joined(parts: Sequence[Part]) -> str:

@@ -1,9 +1,10 @@
 """Full results, kept for a while so that whoever read the digest can read on.
 
 They lie in the store's cache, so old ones make room by themselves. A handle is
-made from the call's id, which nobody can guess, and only of letters, so that every
-handle takes the same room in a digest. Packing, unpacking and paging happen in a
-thread: a result may be many megabytes.
+made from the call's id, and only of letters, so that every handle takes the same room
+in a digest. It is no secret: each result is kept with the caller it was for, and read
+by them alone. Packing, unpacking and paging happen in a thread: a result may be many
+megabytes.
 """
 
 from __future__ import annotations
@@ -60,26 +61,43 @@ class Results:
         self._cache = cache
         self._keep_seconds = keep_seconds
 
-    async def keep(self, call_id: str, result: JsonObject) -> str:
+    async def keep(self, call_id: str, result: JsonObject, *, caller: str | None = None) -> str:
         """Keep the result, or as much of its text as is reasonable; the handle to fetch it by."""
         packed = await anyio.to_thread.run_sync(_pack, result)
         handle = handle_of(call_id)
-        await self._cache.put(SPACE, handle, packed, ttl=self._keep_seconds)
+        await self._cache.put(SPACE, handle, _addressed(caller, packed), ttl=self._keep_seconds)
         return handle
 
-    async def page(self, handle: str, *, page: int = 1, tokens: int = PAGE_TOKENS) -> Page | None:
-        """One page of the text; None when the handle is unknown or its time is over, or no such page."""
-        packed = await self._cache.get(SPACE, handle)
+    async def page(
+        self, handle: str, *, page: int = 1, tokens: int = PAGE_TOKENS, caller: str | None = None
+    ) -> Page | None:
+        """One page of the text; None when the handle is unknown or its time is over, or no such page.
+
+        A caller reads their own results; without one it is the owner of the house who reads, any of them.
+        """
+        packed = await self._get(handle, caller)
         if packed is None:
             return None
         return await anyio.to_thread.run_sync(_page, packed, handle, page, max(_LEAST_PAGE, tokens))
 
     async def part(self, handle: str, index: int) -> tuple[str, bytes] | None:
         """Kind and bytes of one part of the result, counted from 1."""
-        packed = await self._cache.get(SPACE, handle)
+        packed = await self._get(handle, None)
         if packed is None:
             return None
         return await anyio.to_thread.run_sync(_part, packed, index)
+
+    async def _get(self, handle: str, caller: str | None) -> bytes | None:
+        kept = await self._cache.get(SPACE, handle)
+        if kept is None:
+            return None
+        owner, _, packed = kept.partition(b"\n")
+        return packed if caller is None or owner == json.dumps(caller).encode() else None
+
+
+def _addressed(caller: str | None, packed: bytes) -> bytes:
+    """With whose it is, on a line of its own."""
+    return json.dumps(caller).encode() + b"\n" + packed
 
 
 def _pack(result: JsonObject) -> bytes:

@@ -74,21 +74,34 @@ class _Prices(dict[int, float]):
         return min(max(self._least, self._each * length), 0.8 + self._often * length)
 
 
+# Each with the class its characters belong to, below.
 _RUNS: Final = (
-    (re.compile(r"[A-Z]?[a-z]+"), _Prices(each=1 / 6, least=1.0)),
-    (re.compile(r"[A-Z]+(?![a-z])"), _Prices(each=0.5, least=1.0)),
-    (re.compile(r"[!-/:-@\[-^`{-~]+"), _Prices(each=0.5, least=1.0)),
-    (re.compile(r"[0-9]+"), _Prices(each=0.85)),  # some vocabularies have a token for every digit
-    (re.compile(r"[ _]+"), _Prices(each=0.1, often=1 / 64)),
-    (re.compile(r"[\t\n\r]+"), _Prices(each=0.4, often=1 / 32)),
+    ("a", re.compile(r"[A-Z]?[a-z]+"), _Prices(each=1 / 6, least=1.0)),
+    ("A", re.compile(r"[A-Z]+(?![a-z])"), _Prices(each=0.5, least=1.0)),
+    (".", re.compile(r"[!-/:-@\[-^`{-~]+"), _Prices(each=0.5, least=1.0)),
+    ("0", re.compile(r"[0-9]+"), _Prices(each=0.85)),  # some vocabularies have a token for every digit
+    (" ", re.compile(r"[ _]+"), _Prices(each=0.1, often=1 / 64)),
+    ("\n", re.compile(r"[\t\n\r]+"), _Prices(each=0.4, often=1 / 32)),
 )
+_INVISIBLE_CLASS: Final = "?"
+# Every ASCII character as the first of its class: tells at once which kinds of runs there are at all.
+_CLASSES: Final = {
+    code: next((mark for mark, run, _ in _RUNS if run.match(chr(code))), _INVISIBLE_CLASS)
+    for code in range(128)
+}
 
 
 def price(text: str) -> float:
     """The same, exactly and unrounded, however long it takes: for adding up."""
-    total = sum(sum(map(prices.__getitem__, map(len, run.findall(text)))) for run, prices in _RUNS)
+    classes = text.translate(_CLASSES)
+    total = 0.0
+    for mark, run, prices in _RUNS:
+        if mark in classes:
+            total += sum(map(prices.__getitem__, map(len, run.findall(text))))
     if not text.isascii():
         total += _foreign("".join(_FOREIGN.findall(text)))
+    elif _INVISIBLE_CLASS not in classes:
+        return total
     return total + _UNSEEN_PRICE * len(_UNSEEN.findall(text))
 
 

@@ -2,6 +2,7 @@
 
 from fingerpost.call.execution.background import Background, BackgroundState, BackgroundStatus
 from fingerpost.call.execution.breaker import BreakerState, BreakerStatus
+from fingerpost.call.execution.dialogue import awaits_input
 from fingerpost.call.execution.door import Alternatives, LatencyOf, Permitting, Progress, ToolDoor
 from fingerpost.call.execution.parallel import Job, in_parallel
 from fingerpost.call.execution.plan import Plan
@@ -21,5 +22,6 @@ __all__ = [
     "Progress",
     "Runner",
     "ToolDoor",
+    "awaits_input",
     "in_parallel",
 ]

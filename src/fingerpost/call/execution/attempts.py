@@ -7,11 +7,13 @@ process dies, the journal shows a start without an end, and nobody repeats it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import anyio
 
 from fingerpost.call.execution.breakers import Breakers
+from fingerpost.call.execution.clock import loop_time
 from fingerpost.call.execution.door import DurableAppend, ToolDoor
 from fingerpost.call.execution.failure import Failure, cancelled, explain, judge
 from fingerpost.call.execution.journey import Journey, Leg, Try
@@ -26,11 +28,20 @@ GRACE_SECONDS = 1.0  # for a door that keeps its own deadline, to say so in its 
 class Attempts:
     """Makes attempts. Failures come back as values; only cancellation is raised."""
 
-    def __init__(self, door: ToolDoor, *, slots: Slots, breakers: Breakers, journal: DurableAppend) -> None:
+    def __init__(
+        self,
+        door: ToolDoor,
+        *,
+        slots: Slots,
+        breakers: Breakers,
+        journal: DurableAppend,
+        hasten: Callable[[], None],
+    ) -> None:
         self._door = door
         self._slots = slots
         self._breakers = breakers
         self._journal = journal
+        self._hasten = hasten
 
     async def once(self, journey: Journey, leg: Leg, *, waited: float) -> JsonObject | Failure:
         """Try the tool once, and record how it went. `waited` is the pause that went before."""
@@ -41,6 +52,8 @@ class Attempts:
             journey.finished(leg.call, attempt, cancelled(leg.call, sent=attempt.sent))
             raise
         journey.finished(leg.call, attempt, outcome if isinstance(outcome, Failure) else None)
+        if leg.call.effect is not Effect.READ:
+            self._hasten()  # until it is on disk, another process has to take it for lost
         return outcome
 
     async def _in_slot(self, journey: Journey, leg: Leg, attempt: Try) -> JsonObject | Failure:
@@ -48,21 +61,24 @@ class Attempts:
         # Asked before waiting, so that a server that is left alone fails fast.
         if (refusal := self._breakers.refusal(server)) is not None:
             return refusal
-        began = anyio.current_time()
+        began = loop_time()
         try:
-            async with self._slots.slot(server, until=leg.deadline):
-                attempt.waited += anyio.current_time() - began
-                return await self._past_breaker(journey, leg, attempt)
+            await self._slots.take(server, until=leg.deadline)
         except NoSlot as none:
-            attempt.waited += anyio.current_time() - began
+            attempt.waited += loop_time() - began
             return none.failure
+        try:
+            attempt.waited += loop_time() - began
+            return await self._past_breaker(journey, leg, attempt)
+        finally:
+            self._slots.give_back(server)
 
     async def _past_breaker(self, journey: Journey, leg: Leg, attempt: Try) -> JsonObject | Failure:
         server = leg.call.server
         ticket = self._breakers.admit(server)
         if isinstance(ticket, Failure):
             return ticket
-        attempt.asked_at = anyio.current_time()
+        attempt.asked_at = loop_time()
         try:
             outcome = await self._ask(journey, leg, attempt)
         except BaseException:
@@ -80,7 +96,8 @@ class Attempts:
             failure = explain(error, leg.call, sent=attempt.sent)
             in_time = not leg.hurried or leg.remaining > 0
             return failure if in_time else replace(failure, server_fault=False)
-        return judge(result, leg.call) or result
+        rounds = leg.dialogue is not None and leg.dialogue.takes_rounds
+        return judge(result, leg.call, takes_rounds=rounds) or result
 
     async def _announce(self, journey: Journey, leg: Leg, attempt: Try) -> None:
         """Say that a call is about to be sent. For anything but a read: returns when that is on disk."""
@@ -102,13 +119,21 @@ class Attempts:
             message = f"no time was left to call {leg.call.tool}; it was not called"
             raise ToolTimeout(message, server=leg.call.server)
         journey.sending(leg, attempt)
-        with anyio.move_on_after(seconds + GRACE_SECONDS):
+        call = leg.call
+        with anyio.move_on_after(seconds + GRACE_SECONDS) as scope:
+            if leg.passage is None:
+                return await self._door.call(
+                    call.server, call.name, call.arguments, timeout=seconds, on_progress=leg.on_progress
+                )
+            if leg.dialogue is not None:
+                leg.dialogue.deadline = scope
             return await self._door.call(
-                leg.call.server,
-                leg.call.name,
-                leg.call.arguments,
+                call.server,
+                call.name,
+                call.arguments,
                 timeout=seconds,
                 on_progress=leg.on_progress,
+                passage=leg.passage,
             )
         message = f"{leg.call.tool} did not answer within {seconds:g} s"
         raise ToolTimeout(message, server=leg.call.server)

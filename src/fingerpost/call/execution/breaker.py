@@ -156,8 +156,14 @@ class Breaker:
         return ticket.period == self._period
 
     def _note(self, ticket: Ticket, *, failed: bool) -> None:
-        insort(self._ended, (ticket.number, failed))
-        del self._ended[: -max(self._limits.window, self._limits.failures)]
+        ended = self._ended
+        if not ended or ended[-1][0] < ticket.number:
+            ended.append((ticket.number, failed))
+        else:
+            insort(ended, (ticket.number, failed))
+        kept = max(self._limits.window, self._limits.failures)
+        if len(ended) > kept:
+            del ended[:-kept]
         latest = (ended_badly for _, ended_badly in reversed(self._ended))
         self._failures = sum(1 for _ in takewhile(bool, latest))
 

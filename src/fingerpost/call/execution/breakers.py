@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
-
 from fingerpost.call.execution.breaker import Breaker, BreakerLimits, BreakerState, BreakerStatus, Ticket
 from fingerpost.call.execution.door import Clock
 from fingerpost.call.execution.failure import Failure
@@ -36,26 +33,33 @@ class Breakers:
         return self._refused(breaker) if breaker.refuses() else None
 
     def admit(self, server: str) -> Ticket | Failure:
-        with self._watched(server) as breaker:
-            return breaker.admit() or self._refused(breaker)
+        breaker = self._of(server)
+        before = breaker.state
+        ticket = breaker.admit()
+        self._tell(breaker, before)
+        return ticket or self._refused(breaker)
 
     def settle(self, server: str, ticket: Ticket, failure: Failure | None) -> None:
         """Tell what became of an admitted call; no failure means a good result."""
-        with self._watched(server) as breaker:
-            if failure is None or failure.answered:
-                breaker.succeeded(ticket)
-            elif failure.server_fault:
-                breaker.failed(ticket, failure.detail)
-            else:
-                breaker.abandoned(ticket)
+        breaker = self._of(server)
+        before = breaker.state
+        if failure is None or failure.answered:
+            breaker.succeeded(ticket)
+        elif failure.server_fault:
+            breaker.failed(ticket, failure.detail)
+        else:
+            breaker.abandoned(ticket)
+        self._tell(breaker, before)
 
     def abandon(self, server: str, ticket: Ticket) -> None:
         self._of(server).abandoned(ticket)
 
     def reset(self, server: str) -> None:
         """A person says that the server is well."""
-        with self._watched(server, "reset by hand") as breaker:
-            breaker.close()
+        breaker = self._of(server)
+        before = breaker.state
+        breaker.close()
+        self._tell(breaker, before, "reset by hand")
 
     def hasten(self, server: str) -> None:
         """The server has reconnected."""
@@ -67,14 +71,11 @@ class Breakers:
             self._all[server] = Breaker(server, self._limits, clock=self._clock)
         return self._all[server]
 
-    @contextmanager
-    def _watched(self, server: str, word: str | None = None) -> Generator[Breaker]:
-        breaker = self._of(server)
-        before = breaker.state
-        yield breaker
+    def _tell(self, breaker: Breaker, before: BreakerState, word: str | None = None) -> None:
         if breaker.state is not before:
-            reason = word or breaker.status.reason or _WORDS[breaker.state]
-            self._events.emit(BreakerMoved(server=server, state=breaker.state, reason=reason))
+            status = breaker.status
+            reason = word or status.reason or _WORDS[status.state]
+            self._events.emit(BreakerMoved(server=status.server, state=status.state, reason=reason))
 
     def _refused(self, breaker: Breaker) -> Failure:
         status = breaker.status

@@ -54,6 +54,8 @@ class Turn:
                 error=failure.kind,
                 detail=failure.detail,
                 hint=failure.hint,
+                code=failure.code,
+                data=failure.data,
             )
         return Execution(call=self.call, attempts=attempts, result=self.outcome)
 
@@ -92,6 +94,8 @@ def does_more(call: Call, *, than: Call) -> bool:
 
 def best(turns: list[Turn]) -> Turn:
     """The turn to report: what may have taken effect, else the first result, else the first failure."""
+    if len(turns) == 1:
+        return turns[0]
     for turn in turns:
         if turn.failure is not None and turn.failure.effect_possible:
             return turn

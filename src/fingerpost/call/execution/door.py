@@ -11,6 +11,7 @@ from typing import Protocol, TypeAlias
 
 from fingerpost.events import Event
 from fingerpost.records import Call, Json, JsonObject, LatencyProfile, Permit
+from fingerpost.servers.caller import Passage
 
 
 class Progress(Protocol):
@@ -35,6 +36,7 @@ class ToolDoor(Protocol):
         timeout: float,
         on_progress: Progress | None = None,
         meta: Mapping[str, Json] | None = None,
+        passage: Passage | None = None,
     ) -> JsonObject:
         """Call the tool. What fails here may have taken effect."""
         ...

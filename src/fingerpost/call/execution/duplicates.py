@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 import anyio
 
+from fingerpost.call.execution.dialogue import awaits_input
 from fingerpost.call.execution.door import Clock
 from fingerpost.records import Call, CallContext, Effect, ErrorKind, Execution, Permit
 
@@ -55,10 +56,12 @@ class Duplicates:
         *,
         until: float,
         given_up: Callable[[], Execution | None],
+        remember: bool = True,
     ) -> Execution | None:
         """What `run` comes to, or what the same call came to before. None: not known by `until`.
 
         `given_up` says what is left when `run` is cancelled: a call in flight has an outcome too.
+        Without `remember` only that is kept: whoever got an answer and asks again means to.
         """
         self._clear_old()
         while (first := self._firsts.get(key)) is not None:
@@ -71,13 +74,15 @@ class Duplicates:
                 return replace(first.execution, attempts=(), detail=first.execution.detail or RAN_ONCE)
             if self._firsts.get(key) is first:
                 del self._firsts[key]
-        return await self._lead(key, run, given_up)
+        return await self._lead(key, run, given_up, remember=remember)
 
     async def _lead(
         self,
         key: Key,
         run: Callable[[], Awaitable[Execution]],
         given_up: Callable[[], Execution | None],
+        *,
+        remember: bool,
     ) -> Execution:
         self._firsts[key] = first = _First()
         left: Execution | None = None
@@ -86,13 +91,13 @@ class Duplicates:
             left = execution if _counts(execution) else None
             return execution
         except BaseException:
-            left = given_up()
+            remember, left = True, given_up()
             raise
         finally:
             first.execution = left
             first.ended = self._clock()
             first.over.set()
-            if left is None and self._firsts.get(key) is first:
+            if (left is None or not remember) and self._firsts.get(key) is first:
                 del self._firsts[key]
 
     def _clear_old(self) -> None:
@@ -106,5 +111,7 @@ class Duplicates:
 
 
 def _counts(execution: Execution) -> bool:
-    """Whether the call took effect, or may have."""
-    return execution.error is None or execution.error is ErrorKind.UNKNOWN
+    """Whether the call took effect, or may have. One that asks for more input has not."""
+    if execution.error is None:
+        return execution.result is None or not awaits_input(execution.result)
+    return execution.error is ErrorKind.UNKNOWN

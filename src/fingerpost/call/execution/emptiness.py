@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+from fingerpost.call.execution.dialogue import awaits_input
 from fingerpost.records import Json, JsonObject
 
 _NOTHING = frozenset({"", "[]", "{}", "null", '""'})
@@ -16,6 +17,8 @@ _LONGEST = 64  # a longer text is not white space around brackets
 
 def is_empty(result: JsonObject) -> bool:
     """No structured content, and no content but blank text or an empty list, object or null."""
+    if awaits_input(result):
+        return False
     structured = result.get("structuredContent")
     if structured is not None and not _holds_nothing(structured):
         return False

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
+from fingerpost.call.execution.dialogue import awaits_input
 from fingerpost.errors import (
     CallError,
     FingerpostError,
@@ -48,6 +49,8 @@ class Failure:
     answered: bool = False  # the server is well: the error is the tool's
     server_fault: bool = False  # counts against the server's breaker
     result: JsonObject | None = None  # what the tool said of its error, in full
+    code: int | None = None  # the server's own, when it answered with an error
+    data: Json = None
 
 
 def explain(error: Exception, call: Call, *, sent: bool) -> Failure:
@@ -87,7 +90,8 @@ def _after_sending(error: Exception) -> Failure:
         )
     if isinstance(error, ToolFailed):
         kind = _KINDS.get(error.code, ErrorKind.EXECUTION_FAILED)
-        return Failure(kind=kind, detail=detail, hint=hint, answered=True)
+        data = cast("Json", error.data)
+        return Failure(kind=kind, detail=detail, hint=hint, answered=True, code=error.code, data=data)
     return Failure(
         kind=ErrorKind.EXECUTION_FAILED,
         detail=detail,
@@ -111,8 +115,8 @@ def _outcome_is_open(error: Exception) -> bool:
     return isinstance(error, known) or not isinstance(error, FingerpostError)
 
 
-def judge(result: JsonObject, call: Call) -> Failure | None:
-    """The failure a result reports, or None when it is a good one."""
+def judge(result: JsonObject, call: Call, *, takes_rounds: bool = False) -> Failure | None:
+    """The failure a result reports, or None when it is one the caller can do something with."""
     if result.get("isError") is True:
         return Failure(
             kind=ErrorKind.EXECUTION_FAILED,
@@ -121,7 +125,7 @@ def judge(result: JsonObject, call: Call) -> Failure | None:
             answered=True,
             result=result,
         )
-    if result.get("resultType") == "input_required":
+    if awaits_input(result) and not takes_rounds:
         return Failure(
             kind=ErrorKind.OPERATION_NOT_SUPPORTED,
             detail=f"{call.tool} asks for more input in the middle of the call",

@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-import anyio
-
+from fingerpost.call.execution.clock import loop_time
+from fingerpost.call.execution.dialogue import Dialogue
 from fingerpost.call.execution.door import Progress
 from fingerpost.call.execution.failure import Failure
 from fingerpost.events import AttemptFinished, AttemptStarted, Event, EventSink, FallbackTaken
 from fingerpost.records import Attempt, Call, CallContext, Effect, ErrorKind, Permit, utc_now
+from fingerpost.servers.caller import Passage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,10 +28,19 @@ class Leg:
     hurried: bool  # the deadline is the caller's own, shorter than the tool's: no fault of the server
     fallback: bool = False
     on_progress: Progress | None = None
+    passage: Passage | None = None
+    dialogue: Dialogue | None = None  # with the caller, watched
+
+    @property
+    def in_dialogue(self) -> bool:
+        """Whether caller and server are talking already: then nothing of it may begin anew."""
+        if self.passage is not None and self.passage.continues:
+            return True
+        return self.dialogue is not None and self.dialogue.begun
 
     @property
     def remaining(self) -> float:
-        return max(0.0, self.deadline - anyio.current_time())
+        return max(0.0, self.deadline - loop_time())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,7 +90,7 @@ class Journey:
     def finished(self, call: Call, attempt: Try, failure: Failure | None, *, cached: bool = False) -> None:
         if failure is None or failure.kind is not ErrorKind.UNKNOWN:
             self.in_flight = None
-        elapsed = 0.0 if attempt.asked_at is None else anyio.current_time() - attempt.asked_at
+        elapsed = 0.0 if attempt.asked_at is None else loop_time() - attempt.asked_at
         done = Attempt(
             tool=call.tool,
             number=attempt.number,

@@ -64,11 +64,15 @@ class LoopGuard:
                 return _words(steps[-length:], rounds)
         return None
 
-    def note(self, conversation: str, call: Call, result: str) -> None:
-        """Remember what came of a call; `result` is the same for the same result."""
+    def note(self, conversation: str, call: Call, result: str, *, patience: int = 1) -> None:
+        """Remember what came of a call; `result` is the same for the same result.
+
+        `patience` is how many times more often than usual it may come again.
+        """
         steps = self._steps.setdefault(conversation, deque(maxlen=STEPS))
         self._steps.move_to_end(conversation)
-        steps.append(Step(call.tool, call.fingerprint, result, self._limit(call), self._clock()))
+        limit = self._limit(call) * patience
+        steps.append(Step(call.tool, call.fingerprint, result, limit, self._clock()))
         while len(self._steps) > self._conversations:
             self._steps.popitem(last=False)
 

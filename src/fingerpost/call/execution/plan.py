@@ -13,6 +13,7 @@ from fingerpost.call.execution.door import (
     permit_none,
 )
 from fingerpost.records import Call, CallContext, LatencyProfile, Permit
+from fingerpost.servers.caller import Passage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,3 +28,23 @@ class Plan:
     permitting: Permitting = permit_none
     on_progress: Progress | None = None
     latency_of: LatencyOf | None = None
+    passage: Passage | None = None  # what goes between caller and server beside it
+
+    @property
+    def continues(self) -> bool:
+        """Whether this is a further round of a call already begun."""
+        return self.passage is not None and self.passage.continues
+
+    @property
+    def is_passed_on(self) -> bool:
+        """Whether a caller of their own stands behind it, whom we only pass on.
+
+        They get every answer of the server itself, and may repeat a call as often as they mean to.
+        """
+        return self.passage is not None and self.passage.caller is not None
+
+    @property
+    def has_no_session(self) -> bool:
+        """Whether the caller speaks the protocol without sessions: nothing ties one call to the next."""
+        passage = self.passage
+        return passage is not None and passage.caller is not None and passage.caller.takes_rounds

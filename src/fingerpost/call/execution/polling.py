@@ -7,6 +7,7 @@ out of the cache, so a wrong guess costs a repeated call, never a wrong answer.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 # fmt: off
@@ -20,11 +21,13 @@ _CHANGING = _POLLING | {
 # fmt: on
 
 
+@lru_cache(maxsize=4096)
 def is_polling(name: str) -> bool:
     """Whether the tool asks how something is coming along."""
     return not _POLLING.isdisjoint(_words(name))
 
 
+@lru_cache(maxsize=4096)
 def is_changing(name: str) -> bool:
     """Whether the answer of a moment ago is no answer now."""
     return not _CHANGING.isdisjoint(_words(name))

@@ -26,6 +26,8 @@ from fingerpost.call.execution.breaker import BreakerLimits, BreakerStatus
 from fingerpost.call.execution.breakers import Breakers
 from fingerpost.call.execution.cache import ResultCache
 from fingerpost.call.execution.cascade import Turn, best, candidates, does_more, reason_to_fall_back
+from fingerpost.call.execution.clock import loop_time
+from fingerpost.call.execution.dialogue import awaits_input, watched
 from fingerpost.call.execution.door import (
     Alternatives,
     Clock,
@@ -59,9 +61,12 @@ from fingerpost.records import (
     Permit,
     Source,
 )
+from fingerpost.servers.caller import Passage
 from fingerpost.settings.model import CallSettings, FlagSettings
 
 logger = logging.getLogger("fingerpost.call")
+
+PASSED_ON_PATIENCE = 4  # somebody else's agent that presses a key four times is in no loop
 
 
 class Runner:
@@ -75,6 +80,7 @@ class Runner:
         flags: FlagSettings,
         events: EventSink,
         journal: DurableAppend,
+        hasten: Callable[[], None] = lambda: None,
         clock: Clock = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
@@ -91,7 +97,7 @@ class Runner:
         )
         self._breakers = Breakers(limits, events=self._events, clock=clock)
         slots = Slots(each=settings.concurrency)
-        self._attempts = Attempts(door, slots=slots, breakers=self._breakers, journal=journal)
+        self._attempts = Attempts(door, slots=slots, breakers=self._breakers, journal=journal, hasten=hasten)
         self._loops = LoopGuard(repeat_limit=settings.repeat_limit, clock=clock)
         self._duplicates = Duplicates(clock=clock)
         seconds = settings.cache_seconds if flags.result_cache else 0.0
@@ -125,6 +131,7 @@ class Runner:
         permitting: Permitting = permit_none,
         on_progress: Progress | None = None,
         latency_of: LatencyOf | None = None,
+        passage: Passage | None = None,
     ) -> Execution:
         """Run the call, or what may stand in for it. `latency_of` gives a fallback its own time-out."""
         return await self.execute(
@@ -137,6 +144,7 @@ class Runner:
                 permitting=permitting,
                 on_progress=on_progress,
                 latency_of=latency_of,
+                passage=passage,
             )
         )
 
@@ -156,17 +164,21 @@ class Runner:
         """Run one plan."""
         _check(plan)
         conversation = plan.context.conversation or plan.context.packet_id
-        guarded = conversation if self._flags.loop_guard else None
+        patience = PASSED_ON_PATIENCE if plan.is_passed_on else 1
+        # A further round is the same step, not one more of it; and where there are no sessions, all that
+        # a key's holders ask would look like one conversation.
+        exempt = plan.continues or plan.has_no_session
+        guarded = conversation if self._flags.loop_guard and not exempt else None
         if guarded is not None and (reason := self._loops.check(guarded, plan.call)) is not None:
             return _loop(plan.call, reason)
         execution = await self._once(plan)
-        if guarded is not None:
-            self._loops.note(guarded, plan.call, _imprint(execution))
+        if guarded is not None and not (execution.result is not None and awaits_input(execution.result)):
+            self._loops.note(guarded, plan.call, _imprint(execution), patience=patience)
         return execution
 
     async def _once(self, plan: Plan) -> Execution:
         journey = Journey(plan.context, events=self._events)
-        key = duplicate_key(plan.call, plan.permit, plan.context)
+        key = None if plan.continues else duplicate_key(plan.call, plan.permit, plan.context)
         if key is None:
             return await self._cascade(plan, journey)
 
@@ -179,32 +191,31 @@ class Runner:
         execution = await self._duplicates.once(
             key,
             lambda: self._cascade(plan, journey),
-            until=anyio.current_time() + self._patience(plan),
+            until=loop_time() + self._patience(plan),
             given_up=given_up,
+            remember=not plan.is_passed_on,
         )
         return execution or _still_running(plan.call)
 
     async def _cascade(self, plan: Plan, journey: Journey) -> Execution:
         """The asked tool, then those in line behind it, until one has something to say."""
-        until = math.inf if plan.context.seconds is None else anyio.current_time() + plan.context.seconds
-        leg = self._leg(plan.call, plan.permit, plan.latency, until=until, on_progress=plan.on_progress)
+        until = math.inf if plan.context.seconds is None else loop_time() + plan.context.seconds
+        leg = self._leg(plan, plan.call, plan.permit, plan.latency, until=until)
         turns = [await self._turn(journey, leg)]
         reason = reason_to_fall_back(turns[0])
-        if reason is not None and self._flags.fallback:
+        if reason is not None and self._flags.fallback and not leg.in_dialogue:
             for call in candidates(plan.call, plan.alternatives):
-                if anyio.current_time() >= until:
+                if loop_time() >= until:
                     break
                 permit = await self._permit(plan, journey, call)
                 if permit is None:
                     continue
                 journey.falls_back(call, instead_of=turns[-1].call, reason=reason)
                 latency = plan.latency_of(call) if plan.latency_of is not None else None
-                leg = self._leg(
-                    call, permit, latency, until=until, on_progress=plan.on_progress, fallback=True
-                )
+                leg = self._leg(plan, call, permit, latency, until=until, fallback=True)
                 turns.append(await self._turn(journey, leg))
                 reason = reason_to_fall_back(turns[-1])
-                if reason is None:
+                if reason is None or leg.in_dialogue:
                     break
         return best(turns).execution(journey.attempts)
 
@@ -226,7 +237,8 @@ class Runner:
     async def _turn(self, journey: Journey, leg: Leg) -> Turn:
         """One tool, from the cache or with as many attempts as are safe."""
         call = leg.call
-        kept = self._cache.find(call, journey.context)
+        cached = leg.dialogue is None  # who is passed on gets the server's own word
+        kept = self._cache.find(call, journey.context) if cached else None
         if kept is not None:
             journey.finished(call, journey.begin(), None, cached=True)
             return Turn(call, kept)
@@ -236,7 +248,7 @@ class Runner:
         finally:
             if call.effect is not Effect.READ:
                 self._cache.spoil(call.server)
-        if not isinstance(outcome, Failure):
+        if not isinstance(outcome, Failure) and cached:
             self._keep(call, journey.context, outcome, epoch)
         return Turn(call, outcome)
 
@@ -250,34 +262,37 @@ class Runner:
             failures += 1
             pause = wait_before(failures, chance=self._chance())
             repeatable = may_repeat(outcome, failures=failures, retries=self._settings.retries)
-            if not repeatable or pause >= leg.remaining:
+            if not repeatable or leg.in_dialogue or pause >= leg.remaining:
                 return outcome
             await anyio.sleep(pause)
 
     def _keep(self, call: Call, context: CallContext, result: JsonObject, epoch: int) -> None:
-        if self._cache.serves(call) and not is_empty(result):
+        if self._cache.serves(call) and not awaits_input(result) and not is_empty(result):
             self._cache.keep(call, context, result, size=imprint_of(result).size, epoch=epoch)
 
     # -- time ---------------------------------------------------------------------------------------
 
     def _leg(
         self,
+        plan: Plan,
         call: Call,
         permit: Permit,
         latency: LatencyProfile | None,
         *,
         until: float,
-        on_progress: Progress | None,
         fallback: bool = False,
     ) -> Leg:
-        own = anyio.current_time() + self._seconds(latency)
+        own = loop_time() + self._seconds(latency)
+        passage, dialogue = watched(plan.passage)
         return Leg(
             call=call,
             permit=permit,
             deadline=min(own, until),
             hurried=until < own,
             fallback=fallback,
-            on_progress=on_progress,
+            on_progress=plan.on_progress,
+            passage=passage,
+            dialogue=dialogue,
         )
 
     def _seconds(self, latency: LatencyProfile | None) -> float:

@@ -6,11 +6,9 @@ for their own deadlines.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-
 import anyio
 
+from fingerpost.call.execution.clock import loop_time
 from fingerpost.call.execution.failure import Failure
 from fingerpost.records import ErrorKind
 
@@ -34,17 +32,18 @@ class Slots:
         self._free: dict[str, anyio.Semaphore] = {}
         self._waiting: dict[str, int] = {}
 
-    @asynccontextmanager
-    async def slot(self, server: str, *, until: float) -> AsyncGenerator[None]:
-        """Hold a slot of this server. Raises `NoSlot` when none is free before `until`."""
-        if server not in self._free:
-            self._free[server] = anyio.Semaphore(self._each)
-        free = self._free[server]
-        await self._acquire(server, free, until)
-        try:
-            yield
-        finally:
-            free.release()
+    async def take(self, server: str, *, until: float) -> None:
+        """Take a slot of this server, to be given back. Raises `NoSlot` when none is free before `until`."""
+        free = self._free.get(server)
+        if free is None:
+            free = self._free[server] = anyio.Semaphore(self._each)
+        if free.value > 0 and loop_time() < until:
+            free.acquire_nowait()  # who waits is served when a slot is given back: none is free meanwhile
+        else:
+            await self._acquire(server, free, until)
+
+    def give_back(self, server: str) -> None:
+        self._free[server].release()
 
     async def _acquire(self, server: str, free: anyio.Semaphore, until: float) -> None:
         waiting = self._waiting.get(server, 0)

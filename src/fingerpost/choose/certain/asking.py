@@ -11,6 +11,7 @@ from fingerpost.records import Json, MissingArgument, Question, ToolCard
 from fingerpost.redaction import scrub
 
 LONGEST_ABOUT: Final = 140
+LONGEST_NAME: Final = 70
 MOST_OPTIONS: Final = 12
 _UNSEEN = re.compile("[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 _SENTENCE = re.compile(r"(?<=[.!?])\s")
@@ -95,10 +96,14 @@ def confirm_tool(card: ToolCard, language: str = "en") -> Question:
     return Question(text=says["confirm"].format(tool=plain(card.key)), missing=(wanted,))
 
 
-def plain(text: str) -> str:
-    """A stranger's text as one short line without anything hidden in it."""
+def plain(text: str, longest: int = LONGEST_ABOUT) -> str:
+    """A stranger's text as one short line of whole words, without anything hidden in it."""
     line = " ".join(_UNSEEN.sub(" ", scrub(text[:2000])).split())
-    return line if len(line) <= LONGEST_ABOUT else f"{line[: LONGEST_ABOUT - 1].rstrip()}…"
+    if len(line) <= longest:
+        return line
+    cut = line[:longest]
+    words = cut.rpartition(" ")[0]
+    return f"{(words if len(words) >= longest // 2 else cut[:-1]).rstrip(' .,;:(')}…"
 
 
 def _first_sentence(text: str) -> str:
@@ -106,8 +111,9 @@ def _first_sentence(text: str) -> str:
 
 
 def _need(one: MissingArgument, slot: Slot | None, card: ToolCard, says: dict[str, str]) -> str:
-    about = f"{one.name} ({plain(one.description)})" if one.description else one.name
-    about = plain(about).rstrip(".")
+    about = plain(one.name, LONGEST_NAME)
+    if one.description:
+        about = f"{about} ({plain(one.description, LONGEST_ABOUT - len(about))})"
     if slot is not None and slot.secret:
         return f"{about}; {says['secret']}"
     if one.options:

@@ -10,23 +10,20 @@ from __future__ import annotations
 import json
 import os
 import ssl
-import time
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 import anyio
-import anyio.to_thread
 
 from fingerpost.errors import ConfigError, ModelReplyInvalid
 from fingerpost.llm.base import ModelReply, ModelRequest, OnText
 from fingerpost.llm.connection import CONNECT_SECONDS, WRAPPING
-from fingerpost.llm.failures import Setback, broke_off, late, reported, unreachable
+from fingerpost.llm.failures import Setback, broke_off, reported, unreachable
 from fingerpost.llm.native.anthropic import AnthropicDialect
 from fingerpost.llm.native.dialect import Dialect, Wish
 from fingerpost.llm.native.draft import Draft
 from fingerpost.llm.native.failures import object_in, of_status, unreadable
 from fingerpost.llm.native.google import GoogleDialect
-from fingerpost.llm.patience import pause
+from fingerpost.llm.remote import REPLY_BYTES, RemoteChat
 from fingerpost.llm.sse import EventReader
 from fingerpost.redaction import remember
 from fingerpost.settings import ModelSettings
@@ -34,93 +31,42 @@ from fingerpost.settings import ModelSettings
 if TYPE_CHECKING:
     import httpx2
 
-REPLY_BYTES: Final = 4 * 1024 * 1024
 AFTERWARDS: Final = 0.2  # seconds for a stream that has said everything to end
 ROOM_TO_THINK: Final = 8192  # tokens, for a model whose thoughts count against the limit of its answer
 
 
-class NativeChat:
+class NativeChat(RemoteChat["httpx2.AsyncClient"]):
     """One model. Close it when done; connections are kept in between."""
 
     def __init__(self, settings: ModelSettings, *, reply_bytes: int = REPLY_BYTES) -> None:
-        self._settings = settings
-        self._reply_bytes = reply_bytes
+        super().__init__(settings, reply_bytes=reply_bytes)
         self._dialect = _dialect_of(settings)
-        self._lock = anyio.Lock()
-        self._client: httpx2.AsyncClient | None = None
-        self._unwanted: frozenset[str] = frozenset()  # options this model has refused
         self._room = 0
         self._key: str | None = None
-        if settings.api_key:
-            remember(settings.api_key)
-
-    @property
-    def name(self) -> str:
-        return self._settings.model
-
-    @property
-    def settings(self) -> ModelSettings:
-        return self._settings
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
-
-    async def complete(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
-        """One reply, within `timeout` seconds, repetitions included."""
-        client = await self._opened()
-        began = time.perf_counter()
-        try:
-            with anyio.fail_after(self._settings.timeout):
-                draft = await self._asked(client, request, on_text)
-        except TimeoutError as too_long:
-            raise late(self.name, self._settings.timeout) from too_long
-        return draft.reply((time.perf_counter() - began) * 1000)
 
     async def _asked(
-        self, client: httpx2.AsyncClient, request: ModelRequest, on_text: OnText | None
-    ) -> Draft:
-        """A whole reply, at whichever try it comes."""
-        tries = 0
+        self, connection: httpx2.AsyncClient, request: ModelRequest, on_text: OnText | None
+    ) -> ModelReply:
+        """The reply, at whichever try it comes. What was handed over already ends all trying."""
+        failed = 0
         while True:
             draft = Draft(self.name, on_text, self._reply_bytes)
-            setback = await self._once(client, request, draft)
+            setback = await self._once(connection, request, draft)
             if setback is None:
                 if not draft.starved or self._room:
-                    return draft
+                    return draft.reply()
                 self._room = ROOM_TO_THINK
-            elif draft.told or not (self._does_without(setback) or await self._waited(setback, tries)):
+            elif draft.told:
                 raise setback.error from None
-            elif not setback.option:
-                tries += 1
+            elif not self._does_without(setback):
+                failed += 1
+                await self._wait(setback, failed)
 
     def _does_without(self, setback: Setback) -> bool:
         """Whether the request can be sent again, less an option the model has just refused."""
         if not setback.option or setback.option in self._unwanted:
             return False
         self._unwanted |= {setback.option}
-        return True
-
-    async def _waited(self, setback: Setback, tries: int) -> bool:
-        """Whether there is any use in another try; its time has come then."""
-        if not setback.again or tries >= self._settings.retries:
-            return False
-        seconds = pause(tries + 1, setback.wait)
-        if seconds is None:
-            return False
-        await anyio.sleep(seconds)
         return True
 
     async def _once(self, client: httpx2.AsyncClient, request: ModelRequest, draft: Draft) -> Setback | None:
@@ -178,12 +124,6 @@ class NativeChat:
                 return reported(body["error"], self.name)
             self._dialect.follow(draft, body)
         return None
-
-    async def _opened(self) -> httpx2.AsyncClient:
-        async with self._lock:
-            if self._client is None:
-                self._client = await anyio.to_thread.run_sync(self._build)
-            return self._client
 
     def _build(self) -> httpx2.AsyncClient:
         import httpx2

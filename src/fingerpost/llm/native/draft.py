@@ -96,7 +96,7 @@ class Draft:
         """Whether thinking used up what was meant for the answer, and it can still be asked again."""
         return self.finish == CUT_SHORT and self.thought and not self.told
 
-    def reply(self, milliseconds: float) -> ModelReply:
+    def reply(self) -> ModelReply:
         """The whole. A model that said nothing because it would not, or could not, did not answer."""
         text = "".join(self._pieces)
         if not text and not self._calls:
@@ -107,7 +107,6 @@ class Draft:
             usage=self._usage(),
             finish=self.finish,
             tool_calls=tuple(call.written() for call in self._calls.values()),
-            milliseconds=milliseconds,
         )
 
     def _explain_silence(self) -> None:

@@ -50,22 +50,24 @@ async def call(journey: Journey, chosen: Selection, *, doubt: str = "") -> Outco
     """Run one call, as far as the rules and a person allow."""
     journey.schedule(SystemTask.TOOL_EXECUTION)
     wish = wish_of(chosen)
-    context = context_of(journey, wish)
+    context = context_of(journey, wish, tokens_left=room(journey))
     return await journey.house.calls.call(wish, replace(context, doubt=doubt or context.doubt))
 
 
 async def call_all(journey: Journey, wishes: Sequence[ToolCall]) -> tuple[Outcome, ...]:
     """Independent calls, side by side."""
     journey.schedule(SystemTask.TOOL_EXECUTION)
-    return await journey.house.calls.call_many([(wish, context_of(journey, wish)) for wish in wishes])
+    tokens_left = room(journey)
+    contexts = [context_of(journey, wish, tokens_left=tokens_left) for wish in wishes]
+    return await journey.house.calls.call_many(list(zip(wishes, contexts, strict=True)))
 
 
 def wish_of(chosen: Selection) -> ToolCall:
     return ToolCall(name=chosen.tool, arguments=chosen.arguments)
 
 
-def context_of(journey: Journey, wish: ToolCall) -> CallContext:
-    """Everything the call path should know about who calls and why."""
+def context_of(journey: Journey, wish: ToolCall, *, tokens_left: int | None) -> CallContext:
+    """Everything the call path should know about who calls and why. `tokens_left` is `room`'s."""
     asking, packet = journey.asking, journey.packet
     seconds = journey.budget.seconds_left
     if seconds <= 0:
@@ -80,7 +82,7 @@ def context_of(journey: Journey, wish: ToolCall) -> CallContext:
         request=packet.content.original_prompt,
         working_directory=packet.context.working_directory,
         seconds=seconds,
-        tokens_left=_room(journey),
+        tokens_left=tokens_left,
         dry_run=asking.get("dry_run", False),
         doubt=_wariness(journey, wish),
     )
@@ -96,7 +98,7 @@ def _wariness(journey: Journey, wish: ToolCall) -> str:
     return f"the result of {tool} may try to give orders: it {what}"
 
 
-def _room(journey: Journey) -> int | None:
+def room(journey: Journey) -> int | None:
     """What is left of the answering model's window after what it has to read already."""
     if not journey.house.pool.ready:
         return None

@@ -75,7 +75,7 @@ async def take_turns(journey: Journey) -> Route:
 def is_final(journey: Journey, cards: Sequence[ToolCard]) -> bool:
     """Whether the model has to answer now."""
     routing = journey.packet.tool_routing
-    decided = journey.mode is Mode.SINGLE and any(step.success for step in routing.steps)
+    decided = journey.mode is Mode.SINGLE and bool(routing.worked)
     return decided or not routing.reinjections_left or not cards
 
 
@@ -93,7 +93,7 @@ async def _decide(
         final=final,
         tools=native,
         order=journey.packet.context.available_tools,
-        guides="" if native else guides(journey, cards),
+        guides="" if native else await guides(journey, cards),
         note=note,
     )
     written = await write(journey, request, purpose="decision", quiet=request.schema is not None)

@@ -35,7 +35,7 @@ async def brief(journey: Journey, cards: Sequence[ToolCard], *, apart: bool = Fa
         instructions = WITH_TOOLS if cards else WITHOUT_TOOLS
     else:
         order = journey.packet.context.available_tools
-        instructions = tool_instructions(cards, order=order, usage=journey.house.usage())
+        instructions = tool_instructions(cards, order=order, usage=await journey.house.usage())
     return Briefing(
         system=system_prompt(
             persona=journey.asking.get("persona") or journey.settings.choose.persona,
@@ -46,18 +46,18 @@ async def brief(journey: Journey, cards: Sequence[ToolCard], *, apart: bool = Fa
     )
 
 
-def guides(journey: Journey, cards: Sequence[ToolCard]) -> str:
+async def guides(journey: Journey, cards: Sequence[ToolCard]) -> str:
     """When to use each of these tools and when not, in the order the conversation knows them."""
     order = journey.packet.context.available_tools
-    return tool_guides(cards, order=order, usage=journey.house.usage())
+    return tool_guides(cards, order=order, usage=await journey.house.usage())
 
 
 async def history_for(journey: Journey) -> tuple[Message, ...]:
     """The conversation: whole where it fits, its beginning in fewer words where it does not."""
-    window = journey.house.pool.window(Role.PRIME)
     if not journey.packet.context.history:
-        return journey.packet.context.history
+        return ()
     if journey.fitted is None:
+        window = journey.house.pool.window(Role.PRIME)
         journey.fitted = await build(
             journey.packet,
             window_tokens=window,

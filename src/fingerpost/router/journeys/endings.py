@@ -84,13 +84,13 @@ def asked(journey: Journey, question: Question, pending: Pending | None = None) 
     journey.schedule(SystemTask.DECISION, PacketState.WAITING)
     journey.tell(QuestionAsked(packet_id=journey.packet.packet_id, question=question))
     outcome = RouteOutcome.ASKED if pending is None else RouteOutcome.WAITING
+    _tell_end(journey, outcome)
     return _route(journey, outcome, question.text, pending=pending, question=question)
 
 
 def standing(journey: Journey, outcome: RouteOutcome, text: str, *, by: str) -> Route:
     """The journey is over already; nothing new is told."""
-    good = tuple(step for step in journey.packet.tool_routing.steps if step.success)
-    return _as_route(journey, outcome, text, by=by, sources=sources_of(good))
+    return _route(journey, outcome, text, by=by, sources=sources_of(journey.packet.tool_routing.steps))
 
 
 def because_of(route: Route, error: ModelError) -> Route:
@@ -110,20 +110,11 @@ def _over(
     journey.tell(AnswerGiven(packet_id=journey.packet.packet_id, text=text, by=by, sources=sources))
     good = outcome in (RouteOutcome.ANSWERED, RouteOutcome.DECLINED)
     journey.schedule(None, PacketState.ANSWERED if good else PacketState.FAILED)
+    _tell_end(journey, outcome)
     return _route(journey, outcome, text, by=by, sources=sources, detail=detail)
 
 
-def _route(
-    journey: Journey,
-    outcome: RouteOutcome,
-    text: str,
-    *,
-    by: str = "",
-    sources: tuple[str, ...] = (),
-    pending: Pending | None = None,
-    question: Question | None = None,
-    detail: str = "",
-) -> Route:
+def _tell_end(journey: Journey, outcome: RouteOutcome) -> None:
     spent = journey.budget.spent
     journey.tell(
         RouteEnded(
@@ -135,19 +126,9 @@ def _route(
             cost=spent.cost,
         )
     )
-    return _as_route(
-        journey,
-        outcome,
-        text,
-        by=by,
-        sources=sources,
-        pending=pending,
-        question=question,
-        detail=detail,
-    )
 
 
-def _as_route(
+def _route(
     journey: Journey,
     outcome: RouteOutcome,
     text: str,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import anyio
@@ -16,7 +16,6 @@ import anyio
 from fingerpost.call.digest.tokens import count_tokens
 from fingerpost.call.path import CallPath
 from fingerpost.catalog import Snapshot
-from fingerpost.choose.base import Ask
 from fingerpost.choose.calibration import Calibration
 from fingerpost.choose.fitting import Fitted
 from fingerpost.choose.summaries import Summaries
@@ -24,13 +23,13 @@ from fingerpost.errors import ModelError
 from fingerpost.events import (
     Event,
     EventSink,
+    IntentDetected,
     ModelAnswered,
     PacketEvent,
-    RequestNarrowed,
     TaskScheduled,
     ToolsOffered,
 )
-from fingerpost.llm import ChatModel, ModelPool, ModelReply, ModelRequest, ModelUsage, OnText, Role
+from fingerpost.llm import Ask, ChatModel, ModelPool, ModelReply, ModelRequest, ModelUsage, OnText, Role
 from fingerpost.records import (
     Confidence,
     Entity,
@@ -70,7 +69,7 @@ class House:
     calibration: Callable[[], Awaitable[Calibration]]
     learn: Callable[[Outcome, Packet], None]
     summaries: Summaries
-    usage: Callable[[], Mapping[str, UsageProfile]]  # of tools, where instructions may follow it
+    usage: Callable[[], Awaitable[Mapping[str, UsageProfile]]]  # of tools, where instructions may follow it
 
 
 class Asked:
@@ -152,14 +151,14 @@ class Journey:
         """Which tools suit what is still to be done."""
         asking = self.asking.copy()
         asking["asked_for_tools"] = True
-        used = tuple(step.tool for step in self.packet.tool_routing.steps if step.success)
+        used = (step.tool for step in self.packet.tool_routing.worked)
         asking["used"] = (*asking.get("used", ()), *used)
-        found, _ = await self.house.guide.found(
+        found, facts = await self.house.guide.found(
             self.house.snapshot(), self.packet, asking, text=text, model=self._chooser()
         )
-        self.tell(RequestNarrowed(packet_id=self.packet.packet_id, narrowing=found))
-        offered = tuple(candidate.tool for candidate in found.shortlist.offered)
-        self.tell(ToolsOffered(packet_id=self.packet.packet_id, tools=offered))
+        for fact in facts:
+            if not isinstance(fact, IntentDetected):  # the request is about what it was about
+                self.tell(fact)
         self.narrowing = found
         return found
 
@@ -231,8 +230,7 @@ class Journey:
 
     def with_cards(self, keys: tuple[str, ...]) -> None:
         """Offer exactly these from now on."""
-        context = replace(self.packet.context, available_tools=keys)
-        if context != self.packet.context:
+        if keys != self.packet.context.available_tools:
             self.tell(ToolsOffered(packet_id=self.packet.packet_id, tools=keys))
 
 

@@ -102,10 +102,9 @@ async def replied(journey: Journey, question: Question, answer: str) -> Route:
 
 def conclude_keyless(journey: Journey) -> Route:
     """What the tools said, in their own words; without any, what can be said without a model."""
-    steps = journey.packet.tool_routing.steps
-    if not steps:
+    if not journey.packet.tool_routing.steps:
         return _undecided(journey)
-    good = tuple(step for step in steps if step.success)
+    good = journey.packet.tool_routing.worked
     if not good:
         return endings.failed(journey)
     text = keyless_answer(

@@ -60,7 +60,7 @@ async def _think(
         settings=journey.settings.choose,
         last=last,
         order=journey.packet.context.available_tools,
-        guides=guides(journey, cards),
+        guides=await guides(journey, cards),
         note=note,
     )
     reply = await journey.asks(Role.PRIME, "turn")(request)

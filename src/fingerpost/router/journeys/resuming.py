@@ -124,7 +124,8 @@ async def _others(journey: Journey, pending: Pending, known: Remembered) -> list
 async def _carry_out(journey: Journey, pending: Pending) -> Route | None:
     """Do what was decided about one call. A route where it has to wait once more."""
     journey.schedule(SystemTask.TOOL_EXECUTION)
-    context = acting.context_of(journey, ToolCall(name=pending.tool, arguments=pending.arguments))
+    wish = ToolCall(name=pending.tool, arguments=pending.arguments)
+    context = acting.context_of(journey, wish, tokens_left=acting.room(journey))
     outcome = await journey.house.calls.resume(pending.pending_id, context)
     if outcome.pending_id is not None:
         return await endings.waiting(journey, outcome)
@@ -154,7 +155,7 @@ async def _go_on(journey: Journey, pending: Pending) -> Route:
     """From the results to the answer."""
     steps = journey.packet.tool_routing.steps
     refused = any(step.error == ErrorKind.CANCELLED.value for step in steps)
-    if refused and not any(step.success for step in steps):
+    if refused and not journey.packet.tool_routing.worked:
         return endings.declined(journey, _refusal(pending))
     if journey.mode is Mode.KEYLESS or not journey.house.pool.ready:
         return keyless.conclude_keyless(journey)

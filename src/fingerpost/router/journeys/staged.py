@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from enum import Enum, auto
 
-from fingerpost.call.path import Checked
+from fingerpost.call.making import Checked
 from fingerpost.choose.confidence import judge
 from fingerpost.choose.review import review
 from fingerpost.choose.selection import select
@@ -118,7 +118,7 @@ async def selected(journey: Journey, cards: tuple[ToolCard, ...]) -> Chosen:
         journey.packet,
         cards,
         journey.settings.tool_routing,
-        instructions=guides(journey, cards),
+        instructions=await guides(journey, cards),
         history=history,
     )
     if chosen.problem:

@@ -54,8 +54,8 @@ async def conclude_for_good(journey: Journey) -> Route:
 async def _draft(journey: Journey) -> Route | Written:
     """What the prime model writes; a route where there is nothing for it to write about."""
     journey.schedule(SystemTask.GENERATE_DRAFT)
-    steps = journey.packet.tool_routing.steps
-    if steps and not any(step.success for step in steps) and journey.failures:
+    routing = journey.packet.tool_routing
+    if routing.steps and not routing.worked and journey.failures:
         return endings.failed(journey)
     told = await brief(journey, ())
     request = _request(journey, told)
@@ -80,7 +80,7 @@ def _request(journey: Journey, told: Briefing) -> ModelRequest:
 
 def ended_with(journey: Journey, written: Written) -> Route:
     """The journey's end with this text, its sources named."""
-    good = tuple(step for step in journey.packet.tool_routing.steps if step.success)
+    good = journey.packet.tool_routing.worked
     text = written.text
     if not text:
         return endings.declined(
@@ -102,8 +102,8 @@ async def write(
     if not journey.settings.flags.syntax_guard:
         reply = await journey.asks(Role.PRIME, purpose, on_text=journey.say)(request)
         return Written(text=_bounded(reply.text).strip(), reply=reply)
-    guard = Guard(journey.house.snapshot().cards)
-    stream = guard.stream(about_syntax=guard.is_about_syntax(journey.packet.content.original_prompt))
+    guard, about = _guard(journey)
+    stream = guard.stream(about_syntax=about)
     shown: list[str] = []
     read = 0
 
@@ -124,6 +124,12 @@ async def write(
     return _written(journey, as_valid_text("".join(shown)), stream.stopped, reply)
 
 
+def _guard(journey: Journey) -> tuple[Guard, bool]:
+    """What knows tool syntax, and whether the request is about such syntax: then it may be shown."""
+    guard = Guard(journey.house.snapshot().cards)
+    return guard, guard.is_about_syntax(journey.packet.content.original_prompt)
+
+
 def _bounded(text: str) -> str:
     return as_valid_text(text[:LONGEST_ANSWER])
 
@@ -133,8 +139,7 @@ async def cleaned(journey: Journey, reply: ModelReply) -> Written:
     said = _bounded(reply.text)
     if not journey.settings.flags.syntax_guard:
         return Written(text=said.strip(), reply=reply)
-    guard = Guard(journey.house.snapshot().cards)
-    about = guard.is_about_syntax(journey.packet.content.original_prompt)
+    guard, about = _guard(journey)
     look = partial(guard.clean, said, about_syntax=about)
     found = await anyio.to_thread.run_sync(look) if len(said) > _LARGE else look()
     return _written(journey, found.text, found.stopped, reply)
@@ -163,7 +168,7 @@ def _selection(one: Invented) -> Selection:
 
 def unwritten(journey: Journey, error: ModelError) -> Route:
     """The model is gone but the tools have answered: their own words are better than none."""
-    good = tuple(step for step in journey.packet.tool_routing.steps if step.success)
+    good = journey.packet.tool_routing.worked
     if not good:
         return endings.broken(journey, error)
     text = keyless_answer(good, language_of(journey), configured=True)
@@ -173,7 +178,7 @@ def unwritten(journey: Journey, error: ModelError) -> Route:
 
 def so_far(journey: Journey) -> str:
     """What the tools have said until now, for a journey that ends before its answer."""
-    good = [step for step in journey.packet.tool_routing.steps if step.success]
+    good = journey.packet.tool_routing.worked
     return keyless_answer(good, language_of(journey), configured=True) if good else ""
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from difflib import unified_diff
 from pathlib import Path
@@ -16,9 +14,7 @@ from fingerpost.settings.document import Document, items, read_document, table
 from fingerpost.settings.merge import Merged, masked
 from fingerpost.settings.problems import Problem
 from fingerpost.settings.secrets import remember_literals
-
-# Entries may hold secrets: nobody but the owner reads a file we create.
-PRIVATE = 0o600
+from fingerpost.surfaces.cli.replacing import PRIVATE, replace_whole
 
 
 def refuse(target: Path) -> str | None:
@@ -91,7 +87,7 @@ def replace_file(target: Path, content: Mapping[str, object]) -> Path | None:
     target = target.resolve()
     mode = target.stat().st_mode & 0o777 if target.exists() else PRIVATE
     backup = _back_up(target, mode) if target.exists() else None
-    _write_aside(target, _text(content).encode(), mode)
+    replace_whole(target, _text(content).encode(), mode)
     return backup
 
 
@@ -100,22 +96,8 @@ def _back_up(target: Path, mode: int) -> Path:
     while backup.exists():
         number += 1
         backup = target.with_name(f"{target.name}.bak{number}")
-    _write_aside(backup, target.read_bytes(), mode)
+    replace_whole(backup, target.read_bytes(), mode)
     return backup
-
-
-def _write_aside(target: Path, data: bytes, mode: int) -> None:
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(mode)
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def _text(content: object) -> str:

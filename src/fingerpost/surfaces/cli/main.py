@@ -25,6 +25,7 @@ class Entry(NamedTuple):
 
 LOOK: Final = "See what there is"
 ACT: Final = "Ask and call"
+SERVE: Final = "Serve"
 SET_UP: Final = "Set up"
 TRUST: Final = "Trust"
 
@@ -41,6 +42,10 @@ COMMANDS: Final = {
     "trace": Entry("trace:trace", ACT, "Draw the journey of one call"),
     "result": Entry("result:result", ACT, "Fetch the rest of a long result"),
     "breakers": Entry("trace:breakers", ACT, "Show the circuit breakers of servers"),
+    "serve": Entry("serve:serve", SERVE, "Serve all tools at one MCP address, for any client"),
+    "stdio": Entry("serve:stdio", SERVE, "The same for a client that starts a program"),
+    "install": Entry("install:install", SERVE, "Write Fingerpost into the configuration of an MCP client"),
+    "keys": Entry("keys:keys", SERVE, "Make, list and revoke the gateway's API keys"),
     "eval": Entry("eval:eval_", SET_UP, "Measure how well requests find their tools, and compare settings"),
     "doctor": Entry("doctor:doctor", SET_UP, "Say what is wrong with the set-up, in order of what to fix"),
     "import": Entry("import_:import_", SET_UP, "Find and merge the configurations of other MCP clients"),
@@ -83,7 +88,7 @@ class FrontDoor(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for heading in (LOOK, ACT, SET_UP, TRUST):
+        for heading in (LOOK, ACT, SERVE, SET_UP, TRUST):
             with formatter.section(click.style(heading, bold=True)):
                 formatter.write_dl(
                     [

@@ -100,6 +100,14 @@ class Methods(Protocol):
 
     async def answer(self, request: ClientRequest, exchange: Exchange) -> JsonObject | Encoded: ...
 
+    async def ready(self, endpoint: Endpoint, principal: Principal) -> None:
+        """Before `describe`: the first client waits a little until servers said what they have."""
+        ...
+
+    def input_schema(self, endpoint: Endpoint, principal: Principal, name: str) -> JsonObject | None:
+        """What a tool takes, where `Mcp-Param-*` headers have to be compared with arguments."""
+        ...
+
     def describe(self, endpoint: Endpoint, principal: Principal, version: str) -> JsonObject:
         """`capabilities`, `serverInfo` and `instructions`, for `initialize` and `server/discover`."""
         ...
@@ -121,8 +129,17 @@ class Denial:
 class Gate(Protocol):
     """Says who asks. Asked for every HTTP request, so it takes no time where it need not."""
 
-    async def admit(self, headers: Mapping[str, str], endpoint: Endpoint) -> Principal | Denial:
-        """Who this is, by lower-case headers. Host and Origin are checked here, too."""
+    async def admit(
+        self, headers: Mapping[str, str], endpoint: Endpoint, *, remote: str = ""
+    ) -> Principal | Denial:
+        """Who this is, by lower-case headers; `remote` is where they come from.
+
+        Host and Origin are checked here, too, and whoever is refused is told of here.
+        """
+        ...
+
+    def allows_page(self, headers: Mapping[str, str]) -> bool:
+        """Whether a web page may call us, by Host and Origin; its credential comes with the call."""
         ...
 
     def documents(self) -> Mapping[str, JsonObject]:

@@ -1,0 +1,214 @@
+"""P4–P8: long lists, many servers, many sessions, starting up, memory."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator
+from statistics import median
+
+import anyio
+from rich.table import Table
+
+from benchmarks.gateway import hub
+from benchmarks.gateway.calls import DIRECT, FASTMCP, OURS, Field
+from benchmarks.gateway.client import HANDSHAKE, MODERN, Era
+from benchmarks.gateway.fronts import Bench, Front, NotReady, ready
+from benchmarks.gateway.goals import Finding, at_least, at_most, console
+from benchmarks.gateway.load import Figures, Subject, alternate, echo, first_page, list_tools
+from benchmarks.gateway.programs import Program
+
+ERAS: tuple[Era, ...] = (HANDSHAKE, MODERN)
+
+
+@contextlib.contextmanager
+def stopping(*programs: Program) -> Generator[None]:
+    try:
+        yield
+    finally:
+        for program in programs:
+            program.stop()
+
+
+def subject(front: Front, upstream: Program, era: Era = HANDSHAKE) -> Subject:
+    return Subject(
+        name=front.name,
+        url=front.url,
+        tool=front.tool,
+        upstream=upstream,
+        gateway=front.program,
+        era=era,
+        headers=front.headers,
+    )
+
+
+async def long_lists(bench: Bench, *, seconds: float) -> list[Finding]:
+    """tools/list of one server with 30, 300 and 3,000 tools, whole and first page, in both eras."""
+    table = Table(title="tools/list of one server, ms (p50)", title_justify="left")
+    for column in ("tools", "era", "direct", OURS, "first page", "tools listed"):
+        table.add_column(column, justify="right")
+    findings: list[Finding] = []
+    for tools in (30, 300, 3000):
+        upstream, urls = bench.upstream(tools=tools)
+        ours, url = bench.ours(urls)
+        with stopping(ours, upstream):
+            front = await ready(OURS, ours, url)
+            for era in ERAS:
+                direct = Subject(name=DIRECT, url=urls[0], tool="echo", upstream=upstream, era=era)
+                pair = [direct, subject(front, upstream, era)]
+                whole = await alternate(pair, list_tools, workers=1, seconds=seconds, rounds=2)
+                page = await alternate(pair[1:], first_page, workers=1, seconds=seconds, rounds=1)
+                client = await pair[1].client().open()
+                listed = len(set(await client.list_tools()))
+                await client.close()
+                row = (whole[DIRECT].p50, whole[OURS].p50, page[OURS].p50)
+                table.add_row(str(tools), era, *(f"{value:.2f}" for value in row), str(listed))
+                if tools == 3000:
+                    findings.append(at_most("P5", f"{era}: first page of direct's", row[2] / row[0], 0.2))
+                    findings.append(
+                        at_least("P5", f"{era}: tools of 3,000 listed", float(listed), 3000, "tools")
+                    )
+    console.print(table)
+    return findings
+
+
+async def many_servers(bench: Bench, *, seconds: float, counts: tuple[int, ...]) -> list[Finding]:
+    """One call and tools/list with more and more servers of 30 tools; the peers' list beside ours."""
+    table = Table(title="Servers with 30 tools each", title_justify="left")
+    for column in ("servers", "call p50 ms", "× one", "tools/list ms", "mcp-hub", FASTMCP, "start s", "MiB"):
+        table.add_column(column, justify="right")
+    findings: list[Finding] = []
+    one, one_url = bench.upstream(tools=30)
+    ours, url = bench.ours(one_url)
+    with stopping(ours, one):
+        alone = await ready(OURS, ours, url)
+        for count in counts:
+            upstream, urls = bench.upstream(tools=30, servers=count)
+            many, many_url = bench.ours(urls)
+            with stopping(many, upstream):
+                front = await _with_all(many, many_url, tools=30 * count)
+                pair = [subject(alone, one), _renamed(subject(front, upstream), str(count))]
+                calls = await alternate(pair, echo, workers=1, seconds=seconds, rounds=4)
+                lists = await alternate([pair[1]], list_tools, workers=1, seconds=seconds, rounds=1)
+                grown = calls[str(count)].p50 / calls[OURS].p50
+                ours_ms, memory = lists[str(count)].p50, many.memory_mib()
+                hub_ms = await _hub(bench, urls, seconds=seconds)
+                proxy_ms = await _fastmcp(bench, urls, upstream)
+            row = (calls[str(count)].p50, grown, ours_ms, hub_ms, proxy_ms, front.seconds, memory)
+            table.add_row(str(count), *("–" if value is None else f"{value:.2f}" for value in row))
+            if count == max(counts):
+                findings += _list_findings(count, ours_ms, hub_ms, proxy_ms)
+                findings.append(at_most("P6", f"p50 with {count} servers of that with one", grown, 1.2))
+                findings.append(
+                    at_most("P8", f"start with {count} of that with one", front.seconds / alone.seconds, 1.5)
+                )
+    console.print(table)
+    return findings
+
+
+def _list_findings(count: int, ours: float, hub_ms: float | None, proxy: float | None) -> list[Finding]:
+    words = f"tools/list of {count} × 30 tools"
+    found = [
+        Finding("P4", f"{words} of mcp-hub's ≤ 1 ×", "–", None)
+        if hub_ms is None
+        else at_most("P4", f"{words} of mcp-hub's", ours / hub_ms, 1.0)
+    ]
+    if proxy is not None:
+        found.append(at_least("P4", f"{words}: FastMCP's time of ours", proxy / ours, 100))
+    return found
+
+
+def _renamed(subject: Subject, name: str) -> Subject:
+    return Subject(
+        name=name, url=subject.url, tool=subject.tool, upstream=subject.upstream, gateway=subject.gateway
+    )
+
+
+async def _with_all(program: Program, url: str, *, tools: int) -> Front:
+    """Started, and every server's tools are there."""
+    front = await ready(OURS, program, url)
+    client = await subject(front, program).client().open()
+    with anyio.move_on_after(60):
+        listed = 0
+        while listed < tools:
+            listed = len(await client.list_tools())
+            await anyio.sleep(0.05)
+    await client.close()
+    return front
+
+
+async def _hub(bench: Bench, urls: list[str], *, seconds: float) -> float | None:
+    if not hub.installed():
+        return None
+    program, url = hub.start(bench.folder, urls)
+    with stopping(program):
+        taken = await hub.list_milliseconds(program, url, tools=30 * len(urls), seconds=seconds)
+    return median(taken) if taken else None
+
+
+async def _fastmcp(bench: Bench, urls: list[str], upstream: Program) -> float | None:
+    program, url = bench.fastmcp(urls)
+    with stopping(program):
+        try:
+            front = await ready(FASTMCP, program, url)
+        except NotReady:
+            return None
+        found = await alternate([subject(front, upstream)], list_tools, workers=1, seconds=0.5, rounds=1)
+    return found[FASTMCP].p50
+
+
+async def many_sessions(field: Field, *, seconds: float) -> list[Finding]:
+    """1, 50 and 200 clients, each in a session of its own."""
+    table = Table(title="Sessions (2025-11-25), each with a connection of its own", title_justify="left")
+    columns = ("sessions", "direct p50", "p50", "direct calls/s", "calls/s", "× direct", "MiB", "KiB/session")
+    for column in columns:
+        table.add_column(column, justify="right")
+    program = field.fronts[OURS].program
+    findings: list[Finding] = []
+    for sessions in (1, 50, 200):
+        pair = field.subjects(HANDSHAKE, [OURS])
+        before = program.memory_mib()
+        found = await alternate(pair, echo, workers=sessions, seconds=seconds, rounds=2, own_sessions=True)
+        after = program.memory_mib()
+        each = 1024 * (after - before) / (2 * sessions)
+        direct, ours = found[DIRECT], found[OURS]
+        share = ours.per_second / direct.per_second
+        row = (direct.p50, ours.p50, direct.per_second, ours.per_second, share, after, each)
+        table.add_row(str(sessions), *(f"{value:.2f}" for value in row))
+        _complain(found)
+        if sessions == 200:
+            findings.append(at_least("P7", "calls per second of direct, 200 sessions", share, 0.7))
+            findings.append(at_most("P7", "memory for each session", each / 1024, 0.2, "MiB"))
+    console.print(table)
+    return findings
+
+
+def _complain(found: dict[str, Figures]) -> None:
+    for name, figures in found.items():
+        if figures.errors:
+            console.print(f"  {name}: {len(figures.errors)} errors: {figures.errors[0]}", markup=False)
+
+
+async def starting(bench: Bench, *, times: int) -> list[Finding]:
+    """From the start of the process to its first answered call, and what it holds then."""
+    upstream, urls = bench.upstream(tools=30)
+    seconds: dict[str, list[float]] = {OURS: [], FASTMCP: []}
+    memory: dict[str, list[float]] = {OURS: [], FASTMCP: []}
+    with stopping(upstream):
+        await ready(DIRECT, upstream, urls[0])
+        for _ in range(times):
+            for name in seconds:
+                program, url = bench.ours(urls) if name == OURS else bench.fastmcp(urls)
+                with stopping(program):
+                    front = await ready(name, program, url)
+                    seconds[name].append(front.seconds)
+                    memory[name].append(program.memory_mib())
+    table = Table(title="Start to first answered call, and memory then", title_justify="left")
+    for column in ("", "s (median)", "MiB"):
+        table.add_column(column, justify="right")
+    for name in seconds:
+        table.add_row(name, f"{median(seconds[name]):.2f}", f"{median(memory[name]):.0f}")
+    console.print(table)
+    return [
+        at_most("P8", "start of FastMCP's", median(seconds[OURS]) / median(seconds[FASTMCP]), 1.0),
+        at_most("P8", "memory of FastMCP's", median(memory[OURS]) / median(memory[FASTMCP]), 1.1),
+    ]

@@ -1,0 +1,51 @@
+"""A result made to fit for one call, without holding up anybody else meanwhile."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+import anyio.to_thread
+
+from fingerpost.call.digest.cut import budget_for, digest, uncut
+from fingerpost.call.digest.results import handle_of
+from fingerpost.records import CallContext, Digest, Json, JsonObject, ToolCard
+from fingerpost.settings import Settings
+
+LARGE: Final = 100_000  # characters
+SIZE_OF_A_VALUE: Final = 100  # in characters that take as long to cut: looking at it costs time, too
+
+
+async def fitted(result: JsonObject, card: ToolCard, context: CallContext, settings: Settings) -> Digest:
+    """The digest; of a large result in a thread, because cutting it takes a while."""
+    budget = budget_for(card, context, settings.digest) if settings.flags.digest else sys.maxsize
+    large = _is_large(result)
+    if not large and (whole := uncut(result, budget=budget)) is not None:
+        return whole
+    handle = handle_of(context.call_id)
+    cutting = partial(digest, result, card, budget=budget, request=context.request, handle=handle)
+    return await anyio.to_thread.run_sync(cutting) if large else cutting()
+
+
+def _is_large(result: JsonObject) -> bool:
+    """Whether cutting this result would hold up the event loop. A cheap look, no more."""
+    content = result.get("content")
+    parts = content if isinstance(content, list) else []
+    texts = (part.get("text") for part in parts[:100] if isinstance(part, dict))
+    size = sum(len(text) for text in texts if isinstance(text, str))
+    return size > LARGE or len(parts) > 100 or _holds_much(result.get("structuredContent"))
+
+
+def _holds_much(value: Json) -> bool:
+    """Whether there are more than a few values in it, or much text."""
+    size, todo = 0, [value]
+    while todo and size <= LARGE:
+        node = todo.pop()
+        size += len(node) if isinstance(node, str) else SIZE_OF_A_VALUE
+        if isinstance(node, Mapping):
+            todo.extend(node.values())
+        elif isinstance(node, list | tuple):
+            todo.extend(node)
+    return size > LARGE

@@ -1,0 +1,78 @@
+"""The questions a server puts to the caller while their call runs.
+
+Once something was asked, the call can no longer be begun anew: a person would be
+asked twice, and a fallback would get answers meant for another tool. And while a
+person thinks, the tool's time stands still: it is not the tool that is slow.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import anyio
+
+from fingerpost.records import JsonObject
+from fingerpost.servers.caller import CallerSide, Passage
+
+
+class Dialogue:
+    """The caller's side of one call, with a note of whether anything was asked of them."""
+
+    def __init__(self, caller: CallerSide) -> None:
+        self._caller = caller
+        self._open = 0  # questions without an answer yet
+        self._left = 0.0  # of the deadline, while it stands still
+        self.begun = False
+        self.deadline: anyio.CancelScope | None = None  # of the attempt under way
+
+    @property
+    def key(self) -> str:
+        return self._caller.key
+
+    @property
+    def capabilities(self) -> JsonObject:
+        return self._caller.capabilities
+
+    @property
+    def takes_rounds(self) -> bool:
+        return self._caller.takes_rounds
+
+    @property
+    def authorization(self) -> str | None:
+        return self._caller.authorization
+
+    async def ask(self, method: str, params: JsonObject) -> JsonObject:
+        self.begun = True
+        self._pause()
+        try:
+            return await self._caller.ask(method, params)
+        finally:
+            self._go_on()
+
+    async def tell(self, method: str, params: JsonObject) -> None:
+        await self._caller.tell(method, params)
+
+    def _pause(self) -> None:
+        self._open += 1
+        if self._open == 1 and self.deadline is not None:
+            self._left = self.deadline.deadline - anyio.current_time()
+            self.deadline.deadline = math.inf
+
+    def _go_on(self) -> None:
+        self._open -= 1
+        if self._open == 0 and self.deadline is not None:
+            self.deadline.deadline = anyio.current_time() + self._left
+
+
+def watched(passage: Passage | None) -> tuple[Passage | None, Dialogue | None]:
+    """The passage with its caller watched, and the watch; no caller, nothing to watch."""
+    if passage is None or passage.caller is None:
+        return passage, None
+    dialogue = Dialogue(passage.caller)
+    return replace(passage, caller=dialogue), dialogue
+
+
+def awaits_input(result: JsonObject) -> bool:
+    """Whether the server asks for more before it answers (2026-07-28); nothing has come of the call yet."""
+    return result.get("resultType") == "input_required"

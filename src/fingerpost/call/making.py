@@ -1,0 +1,75 @@
+"""From a tool's card and what was asked of it to a call that may be judged, or to what is wrong with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fingerpost.call.arguments import prepare
+from fingerpost.call.fingerprints import call_fingerprint
+from fingerpost.call.names import NotFound, operation_of, resolve
+from fingerpost.call.outcomes import Endings
+from fingerpost.catalog import Snapshot
+from fingerpost.errors import CallError
+from fingerpost.records import (
+    Call,
+    CallContext,
+    Json,
+    JsonObject,
+    ParameterError,
+    Repair,
+    ToolCall,
+    ToolCard,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What name and arguments lead to, without running anything. No `problem`: the call could be made."""
+
+    tool: str | None = None
+    arguments: JsonObject = field(default_factory=dict[str, Json])
+    repairs: tuple[Repair, ...] = ()
+    errors: tuple[ParameterError, ...] = ()
+    problem: str = ""
+    signature: str = ""
+
+
+def check(wish: ToolCall, snapshot: Snapshot, *, repair: bool) -> Checked:
+    """What would become of the call's name and arguments. Nothing runs, nobody is asked or told."""
+    found = resolve(wish, snapshot)
+    if isinstance(found, NotFound):
+        endings = Endings(wish, CallContext(call_id=""))
+        return Checked(problem=endings.not_found(found.near, ambiguous=found.ambiguous).content)
+    made = prepare(found.card, found.arguments, repair=repair)
+    return Checked(
+        tool=found.card.key,
+        arguments=made.arguments,
+        repairs=made.repairs,
+        errors=made.errors,
+        problem="; ".join(error.message for error in made.errors),
+        signature=made.signature,
+    )
+
+
+def edited_call(card: ToolCard, arguments: JsonObject, *, repair: bool) -> Call:
+    """The call with a person's own arguments, which must fit the tool's schema as any others."""
+    made = prepare(card, arguments, repair=repair)
+    if made.errors:
+        message = "; ".join(error.message for error in made.errors)
+        raise CallError(message, hint=f"the tool takes: {made.signature}")
+    return call_of(card, made.arguments, made.repairs)
+
+
+def call_of(card: ToolCard, arguments: JsonObject, repairs: tuple[Repair, ...]) -> Call:
+    """The call itself, with the fingerprint that a grant is bound to."""
+    return Call(
+        tool=card.key,
+        server=card.server,
+        name=card.name,
+        operation=operation_of(card, arguments),
+        arguments=arguments,
+        effect=card.effect.value,
+        fingerprint=call_fingerprint(card.fingerprint, card.key, arguments),
+        definition_fingerprint=card.fingerprint,
+        repairs=repairs,
+    )

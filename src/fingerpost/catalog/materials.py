@@ -1,0 +1,176 @@
+"""Resources, templates and prompts of all servers, as one collection.
+
+Addresses of resources stay as they are: servers' texts refer to them. Where two
+servers have the same one, the first configured keeps it, and the other's is listed
+under an address of ours that names its server. Prompts are named as tools are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import quote, unquote
+
+from fingerpost.catalog.names import exposed_name, free_name
+from fingerpost.catalog.templates import LONGEST, Template
+from fingerpost.records import Json, JsonObject, Materials
+
+SCHEME: Final = "fingerpost://"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """One thing of one server: what it is called here, what it is called there, and how it is shown."""
+
+    server: str
+    name: str  # here: an address, a template or a prompt's name
+    original: str  # there
+    definition: JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collection:
+    """What some servers offer together. Never changes."""
+
+    servers: tuple[str, ...] = ()  # those that have resources, in order
+    resources: Mapping[str, Material] = field(default_factory=dict[str, Material])
+    templates: Mapping[str, Material] = field(default_factory=dict[str, Material])
+    prompts: Mapping[str, Material] = field(default_factory=dict[str, Material])
+    capabilities: JsonObject = field(default_factory=dict[str, Json])
+    logging: tuple[str, ...] = ()  # servers that send log messages
+    _patterns: list[tuple[Template, Material]] = field(
+        default_factory=list[tuple[Template, Material]], repr=False, compare=False
+    )
+
+    def resource(self, uri: str) -> tuple[str, str] | None:
+        """The server that has this resource, and what it calls it."""
+        listed = self.resources.get(uri)
+        if listed is not None:
+            return listed.server, listed.original
+        if len(uri) > LONGEST:
+            return None
+        if uri.startswith(SCHEME):
+            return self._ours(uri)
+        return self._by_template(uri) or self._by_scheme(uri)
+
+    def template(self, uri: str) -> tuple[str, str] | None:
+        """The server whose template (or resource) this is, for completing its values."""
+        listed = self.templates.get(uri)
+        return (listed.server, listed.original) if listed is not None else self.resource(uri)
+
+    def prompt(self, name: str) -> tuple[str, str] | None:
+        """By the name it is listed under, or by its server's own if only one has it; as with tools."""
+        listed = self.prompts.get(name)
+        if listed is None:
+            namesakes = [prompt for prompt in self.prompts.values() if prompt.original == name]
+            listed = namesakes[0] if len(namesakes) == 1 else None
+        return None if listed is None else (listed.server, listed.original)
+
+    def shown_as(self, server: str, uri: str) -> str:
+        """What this server's resource is called here."""
+        listed = self.resources.get(uri)
+        return alias(server, uri) if listed is not None and listed.server != server else uri
+
+    def _ours(self, uri: str) -> tuple[str, str] | None:
+        server, _, original = uri[len(SCHEME) :].partition("/")
+        server = unquote(server)
+        return (server, original) if server in self.servers and original else None
+
+    def _by_template(self, uri: str) -> tuple[str, str] | None:
+        for pattern, material in self._patterns:
+            if pattern.fits(uri):
+                return material.server, uri
+        return None
+
+    def _by_scheme(self, uri: str) -> tuple[str, str] | None:
+        """A resource nobody listed: the only server that can have it, if there is just one."""
+        if len(self.servers) == 1:
+            return self.servers[0], uri
+        start = uri.partition(":")[0] + ":"
+        having = {
+            material.server
+            for material in (*self.resources.values(), *self.templates.values())
+            if material.original.startswith(start)
+        }
+        return (having.pop(), uri) if len(having) == 1 else None
+
+
+def alias(server: str, uri: str) -> str:
+    """The same address, unmistakably that server's."""
+    return f"{SCHEME}{quote(server, safe='')}/{uri}"
+
+
+def collect(offered: Iterable[tuple[Materials, bool]]) -> Collection:
+    """Everything these servers offer; with each, whether its prompts get its name before theirs."""
+    offered = tuple(offered)
+    resources = _addressed((each for each, _ in offered), "resources", "uri")
+    templates = _addressed((each for each, _ in offered), "templates", "uriTemplate")
+    patterns = [(Template.read(name), material) for name, material in templates.items()]
+    patterns.sort(key=lambda entry: -entry[0].literal)
+    return Collection(
+        servers=tuple(each.server for each, _ in offered if "resources" in each.capabilities),
+        resources=resources,
+        templates=templates,
+        prompts=_prompts(offered),
+        capabilities=_capabilities([each.capabilities for each, _ in offered]),
+        logging=tuple(each.server for each, _ in offered if "logging" in each.capabilities),
+        _patterns=patterns,
+    )
+
+
+def _addressed(offered: Iterable[Materials], kind: str, member: str) -> dict[str, Material]:
+    found: dict[str, Material] = {}
+    for materials in offered:
+        entries: Sequence[JsonObject] = getattr(materials, kind)
+        for entry in entries:
+            address = entry.get(member)
+            if not isinstance(address, str):
+                continue
+            taken = address in found or address.startswith(SCHEME)  # nobody else speaks in our addresses
+            name = alias(materials.server, address) if taken else address
+            definition = entry if name == address else {**entry, member: name}
+            material = Material(server=materials.server, name=name, original=address, definition=definition)
+            found.setdefault(name, material)
+    return found
+
+
+def _prompts(offered: Sequence[tuple[Materials, bool]]) -> dict[str, Material]:
+    found: dict[str, Material] = {}
+    for prefixed in (True, False):  # a name with its server's before it never changes
+        for materials, prefix in offered:
+            if prefix is prefixed:
+                _add_prompts(materials, found, prefix=prefix)
+    order = {materials.server: position for position, (materials, _) in enumerate(offered)}
+    return dict(sorted(found.items(), key=lambda entry: order[entry[1].server]))
+
+
+def _add_prompts(materials: Materials, found: dict[str, Material], *, prefix: bool) -> None:
+    for entry in materials.prompts:
+        original = entry.get("name")
+        if not isinstance(original, str):
+            continue
+        server = materials.server
+        name = exposed_name(server, original) if prefix else free_name(server, original, found)
+        definition = entry if name == original else {**entry, "name": name}
+        material = Material(server=server, name=name, original=original, definition=definition)
+        found.setdefault(name, material)
+
+
+def _capabilities(declared: Sequence[JsonObject]) -> JsonObject:
+    """What some server can do; lists may always change, since servers come and go."""
+    merged: dict[str, Json] = {}
+    if any("resources" in each for each in declared):
+        subscribe = any(_says(each, "resources", "subscribe") for each in declared)
+        merged["resources"] = {"listChanged": True, **({"subscribe": True} if subscribe else {})}
+    if any("prompts" in each for each in declared):
+        merged["prompts"] = {"listChanged": True}
+    for plain in ("completions", "logging"):
+        if any(plain in each for each in declared):
+            merged[plain] = {}
+    return merged
+
+
+def _says(declared: JsonObject, part: str, what: str) -> bool:
+    inner = declared.get(part)
+    return isinstance(inner, Mapping) and inner.get(what) is True

@@ -1,0 +1,96 @@
+"""What every model behind an address has in common: its settings, one deadline, one connection kept.
+
+The connection is built when the first question is asked, in a worker thread: loading its
+library takes a good part of a second.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from types import TracebackType
+from typing import Final, Generic, Self, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from fingerpost.llm.base import Closable, ModelReply, ModelRequest, OnText
+from fingerpost.llm.failures import Setback, late
+from fingerpost.llm.patience import pause
+from fingerpost.redaction import remember
+from fingerpost.settings import ModelSettings
+
+REPLY_BYTES: Final = 4 * 1024 * 1024
+
+C = TypeVar("C", bound=Closable)
+
+
+class RemoteChat(ABC, Generic[C]):
+    """One model. Close it when done; connections are kept in between."""
+
+    def __init__(self, settings: ModelSettings, *, reply_bytes: int = REPLY_BYTES) -> None:
+        self._settings = settings
+        self._reply_bytes = reply_bytes
+        self._lock = anyio.Lock()
+        self._connection: C | None = None
+        self._unwanted: frozenset[str] = frozenset()  # options this model has refused
+        if settings.api_key:
+            remember(settings.api_key)
+
+    @property
+    def name(self) -> str:
+        return self._settings.model
+
+    @property
+    def settings(self) -> ModelSettings:
+        """What it was made with: its address, its window, its prices."""
+        return self._settings
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.aclose()
+
+    async def complete(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
+        """One reply, within `timeout` seconds, repetitions included."""
+        connection = await self._opened()
+        began = time.perf_counter()
+        try:
+            with anyio.fail_after(self._settings.timeout):
+                reply = await self._asked(connection, request, on_text)
+        except TimeoutError as passed:
+            raise late(self.name, self._settings.timeout) from passed
+        return replace(reply, milliseconds=(time.perf_counter() - began) * 1000)
+
+    async def _wait(self, setback: Setback, failed: int) -> None:
+        """Wait for the next try, or raise what is the matter when there is none."""
+        wait = pause(failed, setback.wait) if setback.again and failed <= self._settings.retries else None
+        if wait is None:
+            raise setback.error from None
+        await anyio.sleep(wait)
+
+    async def _opened(self) -> C:
+        async with self._lock:
+            if self._connection is None:
+                self._connection = await anyio.to_thread.run_sync(self._build)
+            return self._connection
+
+    @abstractmethod
+    async def _asked(self, connection: C, request: ModelRequest, on_text: OnText | None) -> ModelReply:
+        """The reply, at whichever try it comes."""
+
+    @abstractmethod
+    def _build(self) -> C:
+        """A new connection; nothing is sent yet."""

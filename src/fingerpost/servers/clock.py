@@ -1,0 +1,35 @@
+"""The time a server has for its answer, which does not run while a person is asked on its behalf."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import anyio
+
+
+class Clock:
+    """Watches over the deadline of one request; without a scope there is none."""
+
+    def __init__(self, scope: anyio.CancelScope | None = None) -> None:
+        self._scope = scope
+        self._waiting = 0
+        self._seconds_left = math.inf
+
+    @contextmanager
+    def stopped(self) -> Generator[None]:
+        """Several questions may be open at once: it runs again after the last one."""
+        if self._scope is None:
+            yield
+            return
+        if self._waiting == 0:
+            self._seconds_left = self._scope.deadline - anyio.current_time()
+            self._scope.deadline = math.inf
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+            if self._waiting == 0:
+                self._scope.deadline = anyio.current_time() + self._seconds_left

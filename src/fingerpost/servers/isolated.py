@@ -1,0 +1,166 @@
+"""A connection for each caller, for servers that keep state between calls.
+
+The shared connection still lists and tells of the server's health; these only
+carry calls. There are few of them, and they go when nobody uses them.
+"""
+
+from __future__ import annotations
+
+import math
+
+import anyio
+from anyio.abc import TaskGroup
+
+from fingerpost.errors import FingerpostError, ServerUnavailable
+from fingerpost.records import JsonObject, Listing, ServerSpec
+from fingerpost.servers.connection import Connection
+from fingerpost.servers.failures import from_exception
+from fingerpost.servers.lifeline import Lifeline
+from fingerpost.servers.opening import Outside, Surroundings, open_connection
+from fingerpost.servers.ring import Ring
+
+MOST_CALLERS = 32
+IDLE_SECONDS = 600.0
+
+
+class _Own:
+    """The connection of one caller."""
+
+    def __init__(self) -> None:
+        self.ready = anyio.Event()
+        self.connection: Connection | None = None
+        self.error: FingerpostError | None = None
+        self.scope = anyio.CancelScope()
+        self.users = 0
+        self.used = anyio.current_time()
+
+    @property
+    def busy(self) -> bool:
+        return self.users > 0
+
+    @property
+    def over(self) -> bool:
+        lost = self.connection is not None and self.connection.lifeline.setback is not None
+        return lost or self.error is not None or self.scope.cancel_called
+
+
+class Isolated:
+    """The connections of one server's callers."""
+
+    def __init__(
+        self,
+        spec: ServerSpec,
+        around: Surroundings,
+        outside: Outside,
+        *,
+        most: int = MOST_CALLERS,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        self._spec = spec
+        self._around = around
+        self._outside = outside
+        self._most = most
+        self._idle_seconds = idle_seconds
+        self._own: dict[str, _Own] = {}
+
+    def __len__(self) -> int:
+        return len(self._own)
+
+    def use(self, key: str, tasks: TaskGroup, listing: Listing | None) -> _Use:
+        """This caller's connection, opened where there is none, kept at least until the block ends."""
+        return _Use(self, key, tasks, listing)
+
+    def claim(self, key: str, tasks: TaskGroup, listing: Listing | None) -> _Own:
+        own = self._own.get(key)
+        if own is None or own.over:
+            if own is None:
+                self._make_room()
+            own = self._own[key] = _Own()
+            tasks.start_soon(self._run, key, own, listing)
+        own.users += 1
+        return own
+
+    def _make_room(self) -> None:
+        if len(self._own) < self._most:
+            return
+        idle = [(own.used, key) for key, own in self._own.items() if not own.busy]
+        if not idle:
+            message = f"{self._spec.name} serves {self._most} callers at once already"
+            raise ServerUnavailable(message, server=self._spec.name, hint="try again when one has finished")
+        self._own.pop(min(idle)[1]).scope.cancel()
+
+    async def _run(self, key: str, own: _Own, listing: Listing | None) -> None:
+        """One connection from its first byte to its end."""
+        lifeline = Lifeline(self._spec.name, stderr=Ring(self._around.limits.stderr_bytes))
+        own.scope.deadline = anyio.current_time() + self._spec.connect_timeout
+        try:
+            with own.scope:
+                async with open_connection(
+                    self._spec, self._around, lifeline=lifeline, outside=self._hear
+                ) as connection:
+                    if listing is not None:
+                        connection.mirror(listing)
+                    own.scope.deadline = math.inf
+                    own.connection = connection
+                    own.ready.set()
+                    await self._until_idle(own, lifeline)
+        except Exception as error:  # noqa: BLE001 - whatever a server or the library does to us ends here
+            own.error = from_exception(self._spec.name, error)
+        finally:
+            if own.connection is None and own.error is None:
+                seconds = self._spec.connect_timeout
+                own.error = ServerUnavailable(
+                    f"{self._spec.name} did not connect within {seconds:g} s", server=self._spec.name
+                )
+            own.ready.set()
+            if self._own.get(key) is own:
+                del self._own[key]
+
+    async def _until_idle(self, own: _Own, lifeline: Lifeline) -> None:
+        while True:
+            quiet_until = own.used + self._idle_seconds
+            with anyio.move_on_at(quiet_until):
+                await lifeline.ended.wait()
+                return
+            if not own.busy and own.used + self._idle_seconds <= anyio.current_time():
+                return
+            if own.busy:
+                own.used = anyio.current_time()
+
+    def _hear(self, method: str, params: JsonObject) -> None:
+        # What is said to one caller is nobody else's; only that something changed concerns all.
+        if method != "notifications/message":
+            self._outside(method, params)
+
+    def close(self) -> None:
+        for own in tuple(self._own.values()):
+            own.scope.cancel()
+
+
+class _Use:
+    """A claim on a caller's connection."""
+
+    def __init__(self, pool: Isolated, key: str, tasks: TaskGroup, listing: Listing | None) -> None:
+        self._pool = pool
+        self._arguments = (key, tasks, listing)
+        self._own: _Own | None = None
+
+    async def __aenter__(self) -> Connection:
+        self._own = own = self._pool.claim(*self._arguments)
+        try:
+            await own.ready.wait()
+            if own.connection is None:
+                assert own.error is not None
+                raise own.error
+        except BaseException:
+            self._leave(own)
+            raise
+        return own.connection
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._own is not None
+        self._leave(self._own)
+
+    def _leave(self, own: _Own) -> None:
+        own.users -= 1
+        own.used = anyio.current_time()

@@ -1,0 +1,137 @@
+"""From a server's entry to a connection that has shaken hands."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any, cast
+
+import httpx2
+from mcp.client.sse import sse_client
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from fingerpost.errors import ServerUnavailable
+from fingerpost.records import JsonObject, ServerSpec
+from fingerpost.servers.connection import Connection, Thin
+from fingerpost.servers.http import HttpStack
+from fingerpost.servers.lifeline import Lifeline
+from fingerpost.servers.oauth import TokenBook, stored_sign_in
+from fingerpost.servers.pipe import ThinPipe
+from fingerpost.servers.session import PROBE_SECONDS, RawClient, our_name
+from fingerpost.servers.stdio import Child, stdio_transport
+from fingerpost.servers.streamable import Transport, http_transport
+from fingerpost.servers.talk import Talks
+from fingerpost.servers.thin import ThinHttp
+from fingerpost.servers.watched import Watched
+from fingerpost.settings.model import LimitSettings
+
+_VERSION = version("fingerpost")
+PROBE_SHARE = 0.3  # of the connect timeout: what a server that ignores the modern greeting may cost
+
+Outside = Callable[[str, JsonObject], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a connection needs besides its server's entry."""
+
+    limits: LimitSettings
+    http: HttpStack
+    tokens: TokenBook | None
+    for_callers: Callable[[], bool] = lambda: False  # whether there is somebody to put a question to
+
+
+@asynccontextmanager
+async def open_connection(
+    spec: ServerSpec, around: Surroundings, *, lifeline: Lifeline, outside: Outside
+) -> AsyncGenerator[Connection]:
+    """Connect, shake hands, and stay connected until the block ends.
+
+    `outside` is told of every notification that belongs to no request.
+    """
+    talks = Talks(spec.name, outside)
+    async with AsyncExitStack() as stack:
+        way = _Way(spec, around, lifeline=lifeline, talks=talks)
+        client = RawClient(
+            cast("Any", await way.target(stack)),
+            client_info=our_name(_VERSION),
+            mode="legacy" if spec.era == "2025-11-25" else "auto",
+            cache=None,
+            talks=talks,
+            for_callers=around.for_callers(),
+            probe_seconds=min(PROBE_SECONDS, spec.connect_timeout * PROBE_SHARE),
+        )
+        await stack.enter_async_context(client)
+        if spec.era not in ("auto", client.protocol_version) and spec.era in MODERN_PROTOCOL_VERSIONS:
+            message = f"{spec.name} speaks {client.protocol_version}, and {spec.era} was asked for"
+            raise ServerUnavailable(message, server=spec.name, hint='set its era to "auto"')
+        lifeline.handshaken = True
+        modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
+        stack.callback(talks.abandon)
+        yield Connection(
+            spec, client, around.limits, lifeline, talks=talks, thin=await way.thin(modern=modern)
+        )
+
+
+class _Way:
+    """How one server is reached."""
+
+    def __init__(self, spec: ServerSpec, around: Surroundings, *, lifeline: Lifeline, talks: Talks) -> None:
+        self._spec = spec
+        self._around = around
+        self._lifeline = lifeline
+        self._talks = talks
+        self._client: httpx2.AsyncClient | None = None
+        self._transport: Transport | None = None
+        self._child: Child | None = None
+
+    async def target(self, stack: AsyncExitStack) -> object:
+        """What the library's client connects to: a server object, or a transport of ours."""
+        spec, limits = self._spec, self._around.limits
+        if spec.transport == "in_process":
+            return spec.in_process
+        if spec.transport == "stdio":
+            return stdio_transport(spec, limits, self._lifeline, opened=self._started)
+        if not spec.url:
+            message = f"{spec.name} has no address"
+            raise ServerUnavailable(message, server=spec.name, hint="give it a url")
+        auth = await stored_sign_in(spec, self._around.tokens)
+        client = await self._around.http.client(headers=spec.headers, auth=auth)
+        if spec.transport == "http":
+            self._client = await stack.enter_async_context(client)
+            return http_transport(
+                spec, client, limits, self._lifeline, talks=self._talks, opened=self._opened
+            )
+
+        def ours(*_: object, **__: object) -> httpx2.AsyncClient:
+            return client
+
+        return Watched(sse_client(spec.url, httpx_client_factory=ours), self._lifeline)
+
+    def _opened(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def _started(self, child: Child) -> None:
+        self._child = child
+
+    async def thin(self, *, modern: bool) -> Thin | None:
+        """The short way, where nothing but plain requests is needed: no sign-in to renew, no proxy."""
+        if self._child is not None:
+            return ThinPipe(self._spec.name, self._child, self._lifeline)
+        if self._client is None or self._transport is None or self._client.auth is not None:
+            return None
+        http = await self._around.http.thin(self._spec.url or "")
+        if http is None:
+            return None
+        return ThinHttp(
+            self._spec,
+            http,
+            self._transport,
+            cookies=self._client.cookies,
+            limits=self._around.limits,
+            lifeline=self._lifeline,
+            talks=self._talks,
+            modern=modern,
+        )

@@ -1,0 +1,78 @@
+"""Answering a modern server for a caller who cannot come back with answers themselves.
+
+A 2026-07-28 server does not ask while it works: it answers `input_required`
+and wants the same request again, with the answers. A caller of that era does
+so on their own; for any other, this does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+import anyio
+
+from fingerpost.errors import ServerReplyInvalid
+from fingerpost.records import Json, JsonObject
+from fingerpost.servers.caller import Passage
+from fingerpost.servers.clock import Clock
+from fingerpost.servers.talk import put_question
+
+MOST_ROUNDS = 10
+MOST_QUESTIONS = 32  # in one round
+FIRST_PAUSE = 0.05  # when a server wants nothing but to be asked again
+LONGEST_PAUSE = 0.25
+
+Send = Callable[[Passage], Awaitable[dict[str, Any]]]
+
+
+def wants_input(result: Mapping[str, Any]) -> bool:
+    return result.get("resultType") == "input_required"
+
+
+async def through_rounds(
+    server: str, first: dict[str, Any], passage: Passage, clock: Clock, send: Send
+) -> dict[str, Any]:
+    """Ask, answer and send again until there is a result. Raises our errors."""
+    result, pause = first, FIRST_PAUSE
+    for _ in range(MOST_ROUNDS):
+        questions: object = result.get("inputRequests")
+        state: object = result.get("requestState")
+        if state is not None and not isinstance(state, str):
+            raise _odd(server, "its requestState is not text")
+        answers: JsonObject | None = None
+        if questions:
+            answers = await _answers(server, questions, passage, clock)
+        else:
+            await anyio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+        result = await send(replace(passage, input_responses=answers, request_state=state))
+        if not wants_input(result):
+            return result
+    raise _odd(server, f"it still wanted input after {MOST_ROUNDS} rounds")
+
+
+async def _answers(server: str, questions: object, passage: Passage, clock: Clock) -> JsonObject:
+    """One after the other: a person reads one question at a time."""
+    if not isinstance(questions, Mapping):
+        raise _odd(server, "its inputRequests are not an object")
+    asked = cast("Mapping[str, object]", questions)
+    if len(asked) > MOST_QUESTIONS:
+        raise _odd(server, f"it asked more than {MOST_QUESTIONS} questions at once")
+    answers: dict[str, Json] = {}
+    for name, question in asked.items():
+        if not isinstance(question, Mapping):
+            raise _odd(server, f"its question {name!r:.60} is not an object")
+        entry = cast("Mapping[str, Any]", question)
+        method: object = entry.get("method")
+        params: object = entry.get("params") or {}
+        if not isinstance(method, str) or not isinstance(params, Mapping):
+            raise _odd(server, f"its question {name!r:.60} names no method")
+        answers[name] = await put_question(server, passage.caller, method, cast("JsonObject", params), clock)
+    return answers
+
+
+def _odd(server: str, why: str) -> ServerReplyInvalid:
+    message = f"{server} asked for input in a way that cannot be answered: {why}"
+    return ServerReplyInvalid(message, server=server, hint="report this to the server's author")

@@ -1,0 +1,122 @@
+"""How one server is doing: its state with the reason, told to whoever wants to know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import anyio
+
+from fingerpost.errors import ServerUnavailable
+from fingerpost.events import EventSink, ServerStateChanged
+from fingerpost.records import Listing, ServerSpec, ServerState, ServerStatus, utc_now
+from fingerpost.redaction import scrub
+from fingerpost.servers.ring import Ring
+
+STDERR_SHOWN = 2000
+
+SETTLED = frozenset({ServerState.READY, ServerState.DEGRADED, ServerState.DOWN, ServerState.DISABLED})
+
+
+class Standing:
+    """The status of one server, kept by its supervisor."""
+
+    def __init__(
+        self, spec: ServerSpec, stderr: Ring, *, events: EventSink, changed: Callable[[str], None]
+    ) -> None:
+        self._name = spec.name
+        self._stderr = stderr
+        self._events = events
+        self._changed = changed
+        self._status = ServerStatus(
+            name=spec.name,
+            transport=spec.transport,
+            state=ServerState.IDLE if spec.enabled else ServerState.DISABLED,
+            since=utc_now(),
+        )
+        self.settled = anyio.Event()
+        self._moved = anyio.Event()
+        if not spec.enabled:
+            self.settled.set()
+
+    @property
+    def status(self) -> ServerStatus:
+        return replace(self._status, stderr_tail=scrub(self._stderr.text(STDERR_SHOWN)))
+
+    @property
+    def state(self) -> ServerState:
+        return self._status.state
+
+    def last_words(self) -> str:
+        """The last line of its stderr, to end a sentence with."""
+        lines = self._stderr.text(STDERR_SHOWN).strip().splitlines()
+        return f"; it last said: {scrub(lines[-1])[:200]}" if lines else ""
+
+    def note(self, **facts: Any) -> None:
+        """Facts about the server that are no change of its state."""
+        self._status = replace(self._status, **facts)
+
+    async def moved(self) -> None:
+        """Return at its next move."""
+        await self._moved.wait()
+
+    def move(
+        self,
+        state: ServerState,
+        reason: str | None,
+        *,
+        hint: str | None = None,
+        retry_in: float | None = None,
+        attempts: int = 0,
+    ) -> None:
+        before = self._status
+        same = before.state is state
+        self._status = replace(
+            before,
+            state=state,
+            reason=reason,
+            hint=hint,
+            since=before.since if same else utc_now(),
+            retry_in=retry_in,
+            attempts=attempts,
+        )
+        if state in SETTLED:
+            self.settled.set()
+        self._moved.set()
+        self._moved = anyio.Event()
+        if same and before.reason == reason:
+            return
+        self._events.emit(
+            ServerStateChanged(server=self._name, previous=before.state, state=state, reason=reason)
+        )
+        self._changed(self._name)
+
+    def unavailable(self) -> ServerUnavailable:
+        """Why nothing can be asked of this server now."""
+        status = self._status
+        name = self._name
+        if status.state is ServerState.DISABLED:
+            return ServerUnavailable(
+                f"{name} is disabled", server=name, hint="enable it in the configuration"
+            )
+        reason = status.reason or "it is not connected"
+        hint = status.hint
+        if hint is None and status.retry_in is not None:
+            hint = f"the next attempt follows within {status.retry_in:.1f} s"
+        return ServerUnavailable(f"{name} is {status.state}: {reason}", server=name, hint=hint)
+
+
+def flaw_of(listing: Listing | None) -> str | None:
+    """What is missing or wrong with a listing, in one sentence."""
+    if listing is None:
+        return None
+    parts: list[str] = []
+    if listing.truncated is not None:
+        parts.append(listing.truncated)
+    if listing.dropped:
+        first = listing.dropped[0]
+        count = len(listing.dropped)
+        more = f" and {count - 1} more" if count > 1 else ""
+        parts.append(f"{count} of its tools dropped: {first.name}{more} ({first.reason})")
+    return "; ".join(parts) or None

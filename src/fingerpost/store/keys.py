@@ -1,0 +1,204 @@
+"""API keys of the gateway: who holds one, what it opens, until when.
+
+A key is shown once, when it is made; here rests only a hash of its secret. The
+secret is 32 random bytes, so one plain SHA-256 is enough: there is nothing to
+guess. The key carries its id, so it is found without looking through all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, Row, and_, or_, select, update
+
+from fingerpost.errors import ConfigError
+from fingerpost.records import Scope, new_id, utc_now
+from fingerpost.records.codec import from_json, to_json
+from fingerpost.store.backlog import Loss
+from fingerpost.store.database import Database
+from fingerpost.store.schema import api_keys
+from fingerpost.store.statements import insert_new
+from fingerpost.store.writer import Writer
+
+PREFIX: Final = "fp_"
+RESERVED: Final = frozenset({"local"})  # the name of whoever needs no key
+
+_KEY = re.compile(r"fp_([0-9a-f]{32})_([A-Za-z0-9_-]{43})")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+_NO_KEY: Final = "0" * 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey:
+    """What is known of a key; the key itself is not."""
+
+    key_id: str
+    name: str
+    digest: str = field(repr=False)
+    scope: Scope = field(default_factory=Scope)
+    profiles: tuple[str, ...] = ()
+    created: datetime
+    expires: datetime | None = None
+    last_used: datetime | None = None  # to the hour or so
+    revoked: datetime | None = None
+
+    def holds(self, now: datetime) -> bool:
+        """Whether it opens anything at this moment."""
+        return self.revoked is None and (self.expires is None or now < self.expires)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reach:
+    """What a key opens, as it is kept."""
+
+    scope: Scope
+    profiles: tuple[str, ...] = ()
+
+
+class Keys:
+    """Makes, finds and revokes keys."""
+
+    def __init__(self, database: Database, writer: Writer) -> None:
+        self._database = database
+        self._writer = writer
+        self._loss = Loss()
+
+    async def add(
+        self,
+        name: str,
+        *,
+        scope: Scope | None = None,
+        profiles: Sequence[str] = (),
+        expires: datetime | None = None,
+        now: datetime | None = None,
+    ) -> tuple[ApiKey, str]:
+        """Make a key. The text is the only copy there will ever be.
+
+        Raises `ConfigError` when the name cannot be used or another key holds it.
+        """
+        moment = now or utc_now()
+        _check(name, expires, moment)
+        secret = secrets.token_urlsafe(32)
+        made = ApiKey(
+            key_id=new_id("key"),
+            name=name,
+            digest=_digest(secret),
+            scope=scope or Scope(),
+            profiles=tuple(profiles),
+            created=moment,
+            expires=expires,
+        )
+        if not await self._writer.submit(_add, made):
+            message = f"there is a key named {name!r} already"
+            hint = f"choose another name, or run `fingerpost keys revoke {name}` first"
+            raise ConfigError(message, hint=hint)
+        return made, f"{PREFIX}{made.key_id.removeprefix('key_')}_{secret}"
+
+    async def find(self, key: str, *, now: datetime | None = None) -> ApiKey | None:
+        """The key this text is, if it holds now. Takes as long for a wrong key as for a right one."""
+        parts = _KEY.fullmatch(key)
+        key_id, secret = (f"key_{parts[1]}", parts[2]) if parts else ("", "")
+        query = select(api_keys).where(api_keys.c.key_id == key_id)
+        row = await self._database.read(lambda connection: connection.execute(query).one_or_none())
+        known = None if row is None else _key(row)
+        same = hmac.compare_digest(_digest(secret), _NO_KEY if known is None else known.digest)
+        return known if known is not None and same and known.holds(now or utc_now()) else None
+
+    async def all(self) -> list[ApiKey]:
+        """Every key there ever was, in the order they were made."""
+        query = select(api_keys).order_by(api_keys.c.created, api_keys.c.key_id)
+        return await self._database.read(lambda found: [_key(row) for row in found.execute(query)])
+
+    async def any_live(self, *, now: datetime | None = None) -> bool:
+        """Whether there is a key that opens anything."""
+        query = select(api_keys.c.key_id).where(_live(now or utc_now())).limit(1)
+        return await self._database.read(lambda found: found.execute(query).first() is not None)
+
+    async def revoke(self, name_or_id: str, *, now: datetime | None = None) -> bool:
+        """From now on the key opens nothing. False when there is none of this name or id that did."""
+        return await self._writer.submit(_revoke, (name_or_id, now or utc_now()))
+
+    def note_use(self, key_id: str, at: datetime) -> None:
+        """Remember soon that the key was used. Returns at once; may be lost while the disk is stuck."""
+        self._writer.post(_used, (key_id, at), loss=self._loss)
+
+
+def _check(name: str, expires: datetime | None, now: datetime) -> None:
+    if _NAME.fullmatch(name) is None or name in RESERVED:
+        message = f"{name!r} cannot be the name of a key"
+        hint = "use up to 64 letters, digits and . _ @ -, beginning with a letter or digit; not `local`"
+        raise ConfigError(message, hint=hint)
+    if expires is not None and expires <= now:
+        message = "a key that has expired already would open nothing"
+        raise ConfigError(message, hint="give a time to come, such as 30d")
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("ascii")).hexdigest()
+
+
+def _live(now: datetime) -> ColumnElement[bool]:
+    return and_(api_keys.c.revoked.is_(None), or_(api_keys.c.expires.is_(None), api_keys.c.expires > now))
+
+
+def _add(connection: Connection, new: Sequence[ApiKey]) -> list[bool]:
+    return [_add_one(connection, key) for key in new]
+
+
+def _add_one(connection: Connection, key: ApiKey) -> bool:
+    # Transactions that write follow one another, so two processes cannot both find the name free.
+    taken = select(api_keys.c.key_id).where(api_keys.c.name == key.name, _live(key.created))
+    if connection.execute(taken).first() is not None:
+        return False
+    row = {
+        "key_id": key.key_id,
+        "name": key.name,
+        "digest": key.digest,
+        "reach": to_json(_Reach(scope=key.scope, profiles=key.profiles)).decode(),
+        "created": key.created,
+        "expires": key.expires,
+    }
+    connection.execute(insert_new(connection, api_keys), row)
+    return True
+
+
+def _revoke(connection: Connection, wanted: Sequence[tuple[str, datetime]]) -> list[bool]:
+    return [_revoke_one(connection, name_or_id, now) for name_or_id, now in wanted]
+
+
+def _revoke_one(connection: Connection, name_or_id: str, now: datetime) -> bool:
+    named = or_(api_keys.c.key_id == name_or_id, api_keys.c.name == name_or_id)
+    change = update(api_keys).where(named, api_keys.c.revoked.is_(None)).values(revoked=now)
+    return connection.execute(change).rowcount > 0
+
+
+def _used(connection: Connection, uses: Sequence[tuple[str, datetime]]) -> list[None]:
+    latest: dict[str, datetime] = {}
+    for key_id, at in uses:
+        latest[key_id] = max(at, latest.get(key_id, at))
+    for key_id, at in latest.items():
+        older = or_(api_keys.c.last_used.is_(None), api_keys.c.last_used < at)
+        connection.execute(update(api_keys).where(api_keys.c.key_id == key_id, older).values(last_used=at))
+    return [None] * len(uses)
+
+
+def _key(row: Row[Any]) -> ApiKey:
+    reach = from_json(_Reach, row.reach)
+    return ApiKey(
+        key_id=row.key_id,
+        name=row.name,
+        digest=row.digest,
+        scope=reach.scope,
+        profiles=reach.profiles,
+        created=row.created,
+        expires=row.expires,
+        last_used=row.last_used,
+        revoked=row.revoked,
+    )

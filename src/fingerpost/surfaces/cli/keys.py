@@ -1,0 +1,223 @@
+"""`fingerpost keys`: who may use the gateway, and how far."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fingerpost.surfaces.cli.options import house_options
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from fingerpost.settings import Settings
+    from fingerpost.store import ApiKey, Store
+
+EFFECTS = ("read", "write", "destroy")
+
+
+@click.group(invoke_without_command=True)
+@house_options
+@click.pass_context
+def keys(ctx: click.Context, config: Path | None, servers: Path | None, as_json: bool) -> int | None:
+    """Make, list and revoke the API keys of the gateway.
+
+    Whoever reaches the gateway over a network needs a key, sent as
+    `Authorization: Bearer …` or `X-API-Key: …`. A key can be bound to servers,
+    tools, effects and profiles; bounds of one kind add up, bounds of several
+    kinds must all hold. Only a hash of a key is kept.
+
+    \b
+    Examples:
+      fingerpost keys                                   every key there is
+      fingerpost keys add laptop                        a key to everything
+      fingerpost keys add ci --server git --effect read --expires 30d
+      fingerpost keys revoke ci                         it opens nothing from now on
+    """
+    return None if ctx.invoked_subcommand is not None else _list(config, servers, as_json=as_json)
+
+
+@keys.command()
+@click.argument("name")
+@click.option(
+    "--server", "only_servers", multiple=True, metavar="NAME", help="Only this server, `*` allowed."
+)
+@click.option(
+    "--tool", "tools", multiple=True, metavar="KEY", help="Only this tool, `server/tool`, `*` allowed."
+)
+@click.option(
+    "--effect", "effects", multiple=True, type=click.Choice(EFFECTS), help="Only tools that do this."
+)
+@click.option(
+    "--profile", "profiles", multiple=True, metavar="NAME", help="Only the endpoint of this profile."
+)
+@click.option("--expires", metavar="WHEN", help="After 30d, 12h or 45m, or on a date such as 2027-01-31.")
+@house_options
+def add(
+    name: str,
+    only_servers: tuple[str, ...],
+    tools: tuple[str, ...],
+    effects: tuple[str, ...],
+    profiles: tuple[str, ...],
+    expires: str | None,
+    config: Path | None,
+    servers: Path | None,
+    as_json: bool,
+) -> int:
+    """Make a key for NAME and show it, this once.
+
+    \b
+    Examples:
+      fingerpost keys add laptop
+      fingerpost keys add ci --server git --effect read --expires 30d
+      fingerpost keys add support --profile support
+    """
+    from fingerpost.events import KeyChanged
+    from fingerpost.records import Effect, Scope
+    from fingerpost.surfaces.cli.house import with_store
+
+    end = _read_end(expires)
+    scope = Scope(servers=only_servers, tools=tools, effects=tuple(Effect(effect) for effect in effects))
+
+    async def work(store: Store, settings: Settings) -> tuple[ApiKey, str]:
+        _point_out(settings, only_servers, profiles)
+        made, key = await store.keys.add(name, scope=scope, profiles=profiles, expires=end)
+        await store.journal.append(KeyChanged(key_id=made.key_id, name=made.name, change="made"))
+        return made, key
+
+    made, key = with_store(config, servers, work)
+    _show_new(made, key, as_json=as_json)
+    return 0
+
+
+@keys.command("list")
+@house_options
+def list_(config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """List the keys: what each opens, until when, and when it was last used."""
+    return _list(config, servers, as_json=as_json)
+
+
+@keys.command()
+@click.argument("name")
+@house_options
+def revoke(name: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """Have the key of NAME (or this id) open nothing any more; a running gateway hears of it in seconds."""
+    from fingerpost.events import KeyChanged
+    from fingerpost.surfaces.cli.house import with_store
+    from fingerpost.surfaces.cli.screen import print_json
+
+    async def work(store: Store, _: Settings) -> bool:
+        known = [key for key in await store.keys.all() if name in (key.name, key.key_id)]
+        revoked = await store.keys.revoke(name)
+        for key in known if revoked else ():
+            await store.journal.append(KeyChanged(key_id=key.key_id, name=key.name, change="revoked"))
+        return revoked
+
+    revoked = with_store(config, servers, work)
+    if as_json:
+        print_json({"name": name, "revoked": revoked})
+    elif revoked:
+        click.echo(f"{name} opens nothing any more.")
+    else:
+        click.echo(f"There is no key {name} to revoke. `fingerpost keys` lists them.", err=True)
+    return 0 if revoked else 1
+
+
+def _list(config: Path | None, servers: Path | None, *, as_json: bool) -> int:
+    from fingerpost.records import utc_now
+    from fingerpost.surfaces.cli.house import with_store
+    from fingerpost.surfaces.cli.screen import output, print_json, table
+
+    async def work(store: Store, _: Settings) -> list[ApiKey]:
+        return await store.keys.all()
+
+    known = with_store(config, servers, work)
+    now = utc_now()
+    if as_json:
+        print_json([_plain(key, now) for key in known])
+        return 0
+    if not known:
+        click.echo("There are no keys. Make one with `fingerpost keys add NAME`.")
+        return 0
+    made = table(None, "name", "opens", "state", "made", "last used", "id")
+    for key in sorted(known, key=lambda key: not key.holds(now)):
+        used = f"{key.last_used:%Y-%m-%d %H}h" if key.last_used else "never"
+        made.add_row(key.name, _reach(key), _state(key, now), f"{key.created:%Y-%m-%d}", used, key.key_id)
+    output().print(made)
+    return 0
+
+
+def _show_new(made: ApiKey, key: str, *, as_json: bool) -> None:
+    from fingerpost.records import utc_now
+    from fingerpost.surfaces.cli.screen import print_json
+
+    if as_json:
+        print_json({**_plain(made, utc_now()), "key": key})
+        return
+    until = f" until {made.expires:%Y-%m-%d %H:%M} UTC" if made.expires else ""
+    click.echo(f"{made.name} opens {_reach(made)}{until}. This is the key; it is not shown again:", err=True)
+    click.echo(key)
+    click.echo(f"Send it as `Authorization: Bearer {key[:6]}…` or `X-API-Key: {key[:6]}…`.", err=True)
+
+
+def _plain(key: ApiKey, now: datetime) -> dict[str, Any]:
+    from fingerpost.records.codec import to_plain
+
+    shown = {name: value for name, value in to_plain(key).items() if name != "digest"}
+    return {**shown, "state": _state(key, now)}
+
+
+def _state(key: ApiKey, now: datetime) -> str:
+    if key.revoked is not None:
+        return f"revoked {key.revoked:%Y-%m-%d}"
+    if key.expires is None:
+        return "good"
+    return f"good until {key.expires:%Y-%m-%d %H:%M}" if key.holds(now) else f"expired {key.expires:%Y-%m-%d}"
+
+
+def _reach(key: ApiKey) -> str:
+    from fingerpost.surfaces.cli.screen import plain
+
+    bounds = (
+        ("servers", key.scope.servers),
+        ("tools", key.scope.tools),
+        ("effects", tuple(effect.value for effect in key.scope.effects)),
+        ("profiles", key.profiles),
+    )
+    said = [f"{kind} {', '.join(names)}" for kind, names in bounds if names]
+    return plain("; ".join(said)) or "everything"
+
+
+def _read_end(text: str | None) -> datetime | None:
+    """`30d` from now, or a date: at its end, by UTC."""
+    import re
+    from datetime import UTC, datetime, timedelta
+
+    from fingerpost.records import utc_now
+
+    if text is None:
+        return None
+    if match := re.fullmatch(r"(\d{1,5})\s*([mhdw])", text.strip()):
+        unit = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}[match[2]]
+        return utc_now() + timedelta(**{unit: int(match[1])})
+    try:
+        day = datetime.strptime(text.strip(), "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError:
+        message = f"{text!r} is neither a time such as 30d, 12h, 45m nor a date such as 2027-01-31"
+        raise click.BadParameter(message, param_hint="--expires") from None
+    return day + timedelta(days=1)
+
+
+def _point_out(settings: Settings, servers: tuple[str, ...], profiles: tuple[str, ...]) -> None:
+    """A slip in a name makes a key that opens nothing; it may also be for a server yet to come."""
+    for kind, names, known in (
+        ("server", servers, settings.servers.keys()),
+        ("profile", profiles, settings.profiles.keys()),
+    ):
+        for name in names:
+            if not any(sign in name for sign in "*?[") and name not in known:
+                click.echo(
+                    click.style("note: ", fg="yellow") + f"no {kind} is named {name} at the moment", err=True
+                )

@@ -1,0 +1,78 @@
+"""`fingerpost serve` and `fingerpost stdio`: the gateway, on a port or for a client that starts it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fingerpost.surfaces.cli.options import house_options
+
+if TYPE_CHECKING:
+    from fingerpost.settings import GatewaySettings, Loaded
+
+
+@click.command()
+@house_options
+@click.option("--host", metavar="ADDRESS", help="Where to listen [default: 127.0.0.1, this machine alone].")
+@click.option("--port", type=click.IntRange(0, 65535), help="0 takes any free port [default: 8642].")
+@click.option("--mode", type=click.Choice(["auto", "route", "all"]), help="What /mcp offers [default: auto].")
+def serve(
+    config: Path | None,
+    servers: Path | None,
+    as_json: bool,
+    host: str | None,
+    port: int | None,
+    mode: str | None,
+) -> int:
+    """Serve every configured server at one MCP address, narrowed, guarded and explained.
+
+    Any MCP client connects to /mcp, whichever protocol version it speaks. Many tools are offered as
+    find_tools, describe_tool, call_tool and read_result; few as themselves. What changes something
+    asks the person behind the client first.
+
+    \b
+    Examples:
+      fingerpost serve --servers mcp.json
+      fingerpost serve --port 9000 --mode all
+      fingerpost keys add laptop && fingerpost serve --host 0.0.0.0
+    """
+    from fingerpost.surfaces.cli.house import Asked, read_settings
+    from fingerpost.surfaces.cli.serving import serve_until_stopped
+
+    loaded = with_wishes(read_settings(Asked(config, servers, as_json)), host=host, port=port, mode=mode)
+    return serve_until_stopped(loaded, as_json=as_json)
+
+
+@click.command()
+@house_options
+@click.option("--mode", type=click.Choice(["auto", "route", "all"]), help="What is offered [default: auto].")
+@click.option("--profile", metavar="NAME", help="Offer this profile of the settings instead.")
+def stdio(
+    config: Path | None, servers: Path | None, as_json: bool, mode: str | None, profile: str | None
+) -> int:
+    """The same gateway on standard input and output, for a client that starts a program.
+
+    Put it into the client's configuration with `fingerpost install`. What there is to say goes to
+    standard error; standard output belongs to the protocol.
+
+    \b
+    Examples:
+      fingerpost stdio --servers mcp.json
+      fingerpost stdio --profile support
+    """
+    from fingerpost.surfaces.cli.house import Asked, read_settings
+    from fingerpost.surfaces.cli.serving import serve_one_client
+
+    loaded = with_wishes(read_settings(Asked(config, servers, as_json)), mode=mode)
+    return serve_one_client(loaded, profile=profile)
+
+
+def with_wishes(loaded: Loaded, **wishes: object) -> Loaded:
+    """The settings, with what the command line says about the gateway."""
+    from dataclasses import replace
+
+    given = {name: value for name, value in wishes.items() if value is not None}
+    gateway: GatewaySettings = loaded.settings.gateway.model_copy(update=given)
+    return replace(loaded, settings=loaded.settings.model_copy(update={"gateway": gateway}))

@@ -1,0 +1,59 @@
+"""Who asks: hosts and origins, API keys, signed tokens, and whether to listen at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fingerpost.errors import ConfigError
+from fingerpost.events import EventSink
+from fingerpost.settings.model import GatewaySettings
+from fingerpost.surfaces.gateway.access.addresses import Authority, base_of, is_loopback, read_authority
+from fingerpost.surfaces.gateway.access.documents import Documents
+from fingerpost.surfaces.gateway.access.exposure import check_exposure, is_exposed
+from fingerpost.surfaces.gateway.access.gate import Doorkeeper
+from fingerpost.surfaces.gateway.access.hosts import Hosts
+from fingerpost.surfaces.gateway.access.keys import KeyBook, KeyCheck
+
+__all__ = ["Doorkeeper", "check_exposure", "is_exposed", "open_gate"]
+
+
+def open_gate(
+    settings: GatewaySettings,
+    *,
+    keys: KeyBook,
+    events: EventSink,
+    bound: str,
+    profiles: Iterable[str] = (),
+) -> Doorkeeper:
+    """The gate for a gateway that listens at `bound` (`host:port`).
+
+    Raises `ConfigError` for settings nobody could be let in by.
+    """
+    address = read_authority(bound) or Authority(settings.host, settings.port)
+    _check(settings)
+    tokens = None
+    if settings.sign_in is not None:
+        # Loads the library for signatures, which a gateway without sign-in need not pay for.
+        from fingerpost.surfaces.gateway.access.tokens import TokenCheck
+
+        tokens = TokenCheck(settings.sign_in)
+    hosts = Hosts(settings, address)
+    at_home = is_loopback(address.host) and not is_exposed(settings) and not hosts.takes_every_page
+    return Doorkeeper(
+        hosts=hosts,
+        documents=Documents(settings, bound=bound, profiles=profiles),
+        keys=KeyCheck(keys),
+        tokens=tokens,
+        events=events,
+        open_to_local=at_home and not settings.require_key,
+    )
+
+
+def _check(settings: GatewaySettings) -> None:
+    if settings.public_url is not None and base_of(settings.public_url) is None:
+        message = f"gateway.public_url: {settings.public_url} is not an address"
+        raise ConfigError(message, hint="write it whole, such as https://tools.example.com")
+    for entry in settings.allowed_hosts:
+        if read_authority(entry) is None:
+            message = f"gateway.allowed_hosts: {entry} is not a host"
+            raise ConfigError(message, hint="write a name, or name:port, without http://")

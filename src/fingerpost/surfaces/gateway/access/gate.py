@@ -1,0 +1,167 @@
+"""Says who asks, for every HTTP request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from fingerpost.events import AccessRefused, EventSink
+from fingerpost.records import JsonObject, Principal
+from fingerpost.store.keys import PREFIX
+from fingerpost.surfaces.gateway.access.documents import Documents
+from fingerpost.surfaces.gateway.access.hosts import Hosts
+from fingerpost.surfaces.gateway.access.tries import Tries
+from fingerpost.surfaces.gateway.access.verdicts import Insufficient, Known, Undecided, Unknown, Verdict
+from fingerpost.surfaces.gateway.exchange import Denial, Endpoint
+
+LOCAL: Final = Principal(name="local", kind="local")
+
+LONGEST_CREDENTIAL: Final = 16_384
+# Set by proxies: whoever asks through one does not sit at this machine.
+_FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+
+_NEEDED = "A key is needed: send it as `Authorization: Bearer …` or `X-API-Key: …`."
+_WRONG = "The key or token is not valid. Ask whoever runs this gateway for another."
+_TOO_LITTLE = "The key or token is valid, but does not reach this endpoint."
+_TOO_MANY = "Too many wrong keys or tokens came from here. Wait a minute."
+_LATER = "Keys and tokens cannot be checked at the moment. Try again in a few seconds."
+
+
+class Check(Protocol):
+    """Looks at one kind of credential."""
+
+    def remembered(self, credential: str, /) -> Known | None: ...
+
+    async def judge(self, credential: str, /) -> Verdict: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """A refusal with what only the audit trail hears of it."""
+
+    denial: Denial
+    reason: str
+    principal: str | None = None
+
+
+class Doorkeeper:
+    """The gate (`exchange.Gate`). `open_to_local`: at this machine nobody needs a key."""
+
+    def __init__(
+        self,
+        *,
+        hosts: Hosts,
+        documents: Documents,
+        keys: Check,
+        tokens: Check | None,
+        events: EventSink,
+        open_to_local: bool,
+        tries: Tries | None = None,
+    ) -> None:
+        self._hosts = hosts
+        self._documents = documents
+        self._keys = keys
+        self._tokens = tokens
+        self._events = events
+        self._open_to_local = open_to_local
+        self._tries = tries or Tries()
+        self._told = Tries()  # refusals in the audit trail are bounded, too: each is a write to disk
+
+    def documents(self) -> Mapping[str, JsonObject]:
+        return self._documents.all()
+
+    def allows_page(self, headers: Mapping[str, str]) -> bool:
+        """Whether a web page may call us, by Host and Origin: its key comes with the call itself."""
+        return self._hosts.aim(headers).refusal is None
+
+    async def admit(
+        self, headers: Mapping[str, str], endpoint: Endpoint, *, remote: str = ""
+    ) -> Principal | Denial:
+        """Who this is, or why they are not let in. `remote` is the address they come from."""
+        answer = await self._look(headers, endpoint, remote)
+        if isinstance(answer, _Refused):
+            self._tell(answer, endpoint, remote)
+            return answer.denial
+        return answer
+
+    async def _look(
+        self, headers: Mapping[str, str], endpoint: Endpoint, remote: str
+    ) -> Principal | _Refused:
+        aim = self._hosts.aim(headers)
+        if aim.refusal is not None:
+            return _Refused(Denial(status=403, message=aim.refusal), aim.refusal)
+        credential = _credential(headers)
+        if credential is None:
+            if self._open_to_local and aim.loopback and not _through_proxy(headers):
+                return LOCAL
+            return _Refused(self._unauthorized(_NEEDED), "no credential was given")
+        check = self._keys if self._tokens is None or credential.startswith(PREFIX) else self._tokens
+        # Who was let in a moment ago is not kept out because somebody else at the same address guesses.
+        known = check.remembered(credential)
+        if known is None:
+            if (seconds := self._tries.wait(remote)) > 0:
+                return _too_many(seconds)
+            verdict = await self._judge(check, credential)
+            if not isinstance(verdict, Known):
+                return self._refused(verdict, remote)
+            known = verdict
+        return self._at(endpoint, known.principal)
+
+    async def _judge(self, check: Check, credential: str) -> Verdict:
+        if not credential.isascii() or len(credential) > LONGEST_CREDENTIAL:
+            return Unknown("not a credential")
+        return await check.judge(credential)
+
+    def _at(self, endpoint: Endpoint, principal: Principal) -> Principal | _Refused:
+        if principal.may_use(endpoint.profile):
+            return principal
+        denial = self._insufficient(_TOO_LITTLE, ())
+        return _Refused(denial, f"may use only {', '.join(principal.profiles)}", principal.name)
+
+    def _refused(self, verdict: Unknown | Insufficient | Undecided, remote: str) -> _Refused:
+        if isinstance(verdict, Undecided):
+            again = ("retry-after", str(verdict.seconds))
+            return _Refused(Denial(status=503, message=_LATER, headers=(again,)), verdict.reason)
+        if isinstance(verdict, Insufficient):
+            return _Refused(
+                self._insufficient(_TOO_LITTLE, verdict.scopes), verdict.reason, verdict.principal
+            )
+        self._tries.failed(remote)
+        return _Refused(self._unauthorized(_WRONG, "invalid_token"), verdict.reason)
+
+    def _unauthorized(self, message: str, error: str | None = None) -> Denial:
+        return Denial(status=401, message=message, headers=(self._documents.challenge(error),))
+
+    def _insufficient(self, message: str, scopes: tuple[str, ...]) -> Denial:
+        challenge = self._documents.challenge("insufficient_scope", scopes)
+        return Denial(status=403, message=message, headers=(challenge,))
+
+    def _tell(self, refused: _Refused, endpoint: Endpoint, remote: str) -> None:
+        if self._told.wait(remote) > 0:
+            return
+        self._told.failed(remote)
+        self._events.emit(
+            AccessRefused(endpoint=endpoint.path, reason=refused.reason, principal=refused.principal)
+        )
+
+
+def _too_many(seconds: float) -> _Refused:
+    again = ("retry-after", str(int(seconds) + 1))
+    return _Refused(Denial(status=429, message=_TOO_MANY, headers=(again,)), "too many wrong credentials")
+
+
+def _credential(headers: Mapping[str, str]) -> str | None:
+    """What was given to be let in. Beside an `X-API-Key` the Authorization may be meant for a server."""
+    if (key := headers.get("x-api-key")) is not None:
+        return key.strip()
+    authorization = headers.get("authorization")
+    if authorization is None:
+        return None
+    scheme, _, value = authorization.strip().partition(" ")
+    # Another scheme is a credential too, and a wrong one.
+    return value.strip() if scheme.lower() == "bearer" else ""
+
+
+def _through_proxy(headers: Mapping[str, str]) -> bool:
+    return any(name in headers for name in _FORWARDED)

@@ -1,0 +1,137 @@
+"""Signed tokens (JWT) of an authorization server: checked here, never passed on."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import jwt
+
+from fingerpost.errors import ConfigError
+from fingerpost.settings.model import SignInSettings
+from fingerpost.surfaces.gateway.access.claims import ClaimsRefused, principal_of, scopes_of
+from fingerpost.surfaces.gateway.access.issuer import Issuer, IssuerUnreachable, Jwk, is_trustworthy
+from fingerpost.surfaces.gateway.access.verdicts import Insufficient, Known, Undecided, Unknown, Verdict
+
+LONGEST_TOKEN: Final = 16_384
+LEEWAY_SECONDS: Final = 30
+FRESH_SECONDS: Final = 60.0  # a key the issuer withdraws is believed no longer than this and RENEW_AFTER
+MOST_TRIED: Final = 10  # keys tried for a token that names none
+_REMEMBERED: Final = 1000
+
+# Signatures anybody can check and only the issuer can make. Never `none`; never HS…, where checking needs the
+# secret, and a public key taken for one would let everybody sign.
+ASYMMETRIC: Final = frozenset(
+    {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
+)
+_TYPES: Final = frozenset({"", "jwt", "at+jwt", "application/at+jwt"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    verdict: Verdict
+    until: float  # by the clock of this process
+    expires: float  # by the world's
+
+
+class TokenCheck:
+    """Tells whose token it is."""
+
+    def __init__(self, settings: SignInSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
+        _check(settings)
+        self._settings = settings
+        self._clock = clock
+        self._issuer = Issuer(settings, clock=clock)
+        self._seen: OrderedDict[bytes, _Seen] = OrderedDict()
+
+    def remembered(self, token: str) -> Known | None:
+        """The answer of a moment ago, if it was a good one."""
+        seen = self._seen.get(_mark(token))
+        if seen is None or self._clock() >= seen.until or time.time() >= seen.expires + LEEWAY_SECONDS:
+            return None
+        return seen.verdict if isinstance(seen.verdict, Known) else None
+
+    async def judge(self, token: str) -> Verdict:
+        """Whose token this is: signed by the issuer, for us, now, with the scopes we ask for."""
+        if len(token) > LONGEST_TOKEN:
+            return Unknown("the token is too long")
+        try:
+            claims = await self._claims(token)
+        except IssuerUnreachable as error:
+            return Undecided(f"the issuer's keys cannot be had: {error}")
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
+            return Unknown(f"{type(error).__name__}: {error}")
+        scopes = scopes_of(claims)
+        try:
+            principal = principal_of(claims, scopes)
+        except ClaimsRefused as refused:
+            return Insufficient(str(refused))
+        missing = [scope for scope in self._settings.scopes if scope not in scopes]
+        if missing:
+            reason = f"the token lacks the scope {' '.join(missing)}"
+            return Insufficient(reason, self._settings.scopes, principal.name)
+        known = Known(principal)
+        self._seen[_mark(token)] = _Seen(known, self._clock() + FRESH_SECONDS, float(claims["exp"]))
+        if len(self._seen) > _REMEMBERED:
+            self._seen.popitem(last=False)
+        return known
+
+    async def _claims(self, token: str) -> Mapping[str, Any]:
+        header = jwt.get_unverified_header(token)
+        algorithm = header.get("alg")
+        if algorithm not in self._settings.algorithms:
+            message = "the token is signed in a way we do not take"
+            raise ValueError(message)
+        if str(header.get("typ", "")).lower() not in _TYPES:
+            message = "this is not an access token"
+            raise ValueError(message)
+        fitting = [
+            key for entry in await self._issuer.keys_for(header.get("kid")) if (key := _key(entry, algorithm))
+        ]
+        for key in fitting[:MOST_TRIED]:
+            try:
+                return self._decoded(token, key)
+            except jwt.InvalidSignatureError:
+                continue
+        message = "no key of the issuer fits the token"
+        raise ValueError(message)
+
+    def _decoded(self, token: str, key: jwt.PyJWK) -> Mapping[str, Any]:
+        return jwt.decode(
+            token,
+            key,
+            algorithms=[key.algorithm_name],
+            audience=self._settings.audience,
+            issuer=self._settings.issuer,
+            leeway=LEEWAY_SECONDS,
+            options={"require": ["exp", "iss", "aud", "sub"], "enforce_minimum_key_length": True},
+        )
+
+
+def _key(entry: Jwk, algorithm: str) -> jwt.PyJWK | None:
+    """The key, if it is one for signatures of this kind."""
+    if entry.get("use", "sig") != "sig" or entry.get("alg", algorithm) != algorithm:
+        return None
+    try:
+        return jwt.PyJWK(dict(entry), algorithm)
+    except jwt.PyJWTError:
+        return None
+
+
+def _check(settings: SignInSettings) -> None:
+    wrong = [name for name in settings.algorithms if name not in ASYMMETRIC]
+    if wrong or not settings.algorithms:
+        message = f"gateway.sign_in.algorithms: {', '.join(wrong) or 'none'} cannot be used"
+        raise ConfigError(message, hint=f"choose from {', '.join(sorted(ASYMMETRIC))}")
+    for name, url in (("issuer", settings.issuer), ("jwks_url", settings.jwks_url)):
+        if url is not None and not is_trustworthy(url):
+            message = f"gateway.sign_in.{name}: {url} is not an https address"
+            raise ConfigError(message, hint="whoever can change it on the way could sign tokens; use https")
+
+
+def _mark(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

@@ -1,0 +1,47 @@
+"""How often somebody may fail before they have to wait.
+
+Guessing a key is hopeless anyway. The bound is there so that trying costs us
+neither the database's time nor an endless audit trail.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Final
+
+PER_REMOTE: Final = 20
+WINDOW_SECONDS: Final = 60.0
+_REMOTES: Final = 10_000
+
+
+class Tries:
+    """Counts failures by where they came from, over the last minute."""
+
+    def __init__(
+        self,
+        *,
+        limit: int = PER_REMOTE,
+        seconds: float = WINDOW_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._limit = limit
+        self._seconds = seconds
+        self._clock = clock
+        self._failures: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def wait(self, remote: str) -> float:
+        """How many seconds this remote has to wait; 0 when it may try."""
+        failures = self._failures.get(remote)
+        if failures is None or len(failures) < self._limit:
+            return 0.0
+        return max(0.0, failures[0] + self._seconds - self._clock())
+
+    def failed(self, remote: str) -> None:
+        """One more failure. Who is forgotten for want of room is whoever failed longest ago."""
+        failures = self._failures.pop(remote, None) or deque[float](maxlen=self._limit)
+        failures.append(self._clock())
+        self._failures[remote] = failures
+        if len(self._failures) > _REMOTES:
+            self._failures.popitem(last=False)

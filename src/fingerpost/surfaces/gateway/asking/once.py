@@ -1,0 +1,32 @@
+"""A state is used once, whatever the number of gateways on one store and however often one restarts.
+
+Leave to use a state is a one-time grant like any other: written when the state comes
+back for the first time and spent in the same breath. Whoever comes second finds it spent.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from fingerpost.records import Grant, utc_now
+from fingerpost.store import Store
+from fingerpost.surfaces.gateway.asking.state import SKEW, Sealed
+
+# A grant must outlive the state it stands for, or a slow clock would let the state be used again.
+_LONGER: Final = timedelta(seconds=2 * SKEW)
+
+
+async def first_use(store: Store, sealed: Sealed) -> bool:
+    """Whether this state is used now for the first time. It never is again."""
+    name = f"state {sealed.state_id}"
+    await store.grants.add(
+        Grant(
+            grant_id=f"gnt_{sealed.state_id}",
+            granted_by="gateway: leave to answer one question",
+            granted_at=utc_now(),
+            expires=datetime.fromtimestamp(sealed.expires, UTC) + _LONGER,
+            call_fingerprint=name,
+        )
+    )
+    return await store.grants.spend(call_fingerprint=name) is not None

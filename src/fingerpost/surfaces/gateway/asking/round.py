@@ -1,0 +1,72 @@
+"""One round of a call: what the client sent, and to which server it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, cast
+
+from fingerpost.records import CallContext, ErrorKind, JsonObject, Outcome, ToolCall
+from fingerpost.servers.caller import Passage
+from fingerpost.surfaces.gateway.exchange import ClientRequest, Exchange
+
+INPUT_REQUIRED: Final = "input_required"
+_OURS: Final = "asked_by_gateway"  # a state of ours cannot be told from one that a server forged; this can
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One request for a tool, with everything that belongs to it."""
+
+    request: ClientRequest
+    exchange: Exchange
+    wish: ToolCall
+    context: CallContext
+    passage: Passage
+    server: str  # empty where the name leads to no tool
+
+    def carrying(self, answers: JsonObject | None, state: str | None) -> Round:
+        """The same with these answers and this state for the server, and no others."""
+        return replace(self, passage=replace(self.passage, input_responses=answers, request_state=state))
+
+
+def asks(outcome: Outcome) -> bool:
+    """Whether the outcome is a question of the server's own, and not yet an end."""
+    result = outcome.result
+    ours = _OURS in outcome.metadata
+    return not ours and result is not None and result.get("resultType") == INPUT_REQUIRED
+
+
+def awaited_approval(outcome: Outcome) -> str | None:
+    """The approval this call waits for, if it does."""
+    return outcome.pending_id if outcome.error is ErrorKind.AUTHORIZATION_REQUIRED else None
+
+
+def question(current: Round, result: JsonObject, *, call_id: str, pending_id: str | None = None) -> Outcome:
+    """A question to the client, as an outcome."""
+    return Outcome(
+        call_id=call_id,
+        tool=current.wish.name,
+        success=True,
+        content=f"{current.wish.name} waits for an answer",
+        reference=current.wish.reference,
+        pending_id=pending_id,
+        result=result,
+        metadata={_OURS: True},
+    )
+
+
+def waits(outcome: Outcome) -> Outcome:
+    """The call waits for a person elsewhere: say where, and what to do then."""
+    pending_id = outcome.pending_id
+    content = (
+        f"{outcome.content}. Approve it with `fingerpost approvals approve {pending_id}`, "
+        "then make the same call again: it runs once."
+    )
+    return replace(outcome, error=ErrorKind.AUTHORIZATION_REQUIRED, content=content)
+
+
+def answers_of(passage: Passage) -> JsonObject:
+    """The client's answers; whatever is no object holds none."""
+    answers = cast("object", passage.input_responses)
+    return cast("JsonObject", answers) if isinstance(answers, Mapping) else {}

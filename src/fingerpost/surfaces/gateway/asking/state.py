@@ -1,0 +1,166 @@
+"""`requestState` of our own: what a client carries to its next round, and cannot read, change or lend out.
+
+A client gives back what it likes, so the state is encrypted and signed (AES-256-GCM), it
+expires, and it names whom and which call it was made for: principal, endpoint, method,
+name and arguments. Whether it was used already is not in it; `once` and `parking` know.
+
+The key is made once per installation and rests in the store beside the sign-in
+tokens, in a file only its owner can read. So a restarted gateway, or a second
+one on the same store, understands what the first one sealed.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from fingerpost.records import JsonObject
+from fingerpost.store import Store
+from fingerpost.surfaces.gateway.exchange import ClientRequest
+
+PREFIX: Final = "fp1."  # the version; also what tells our states from those of servers
+SECRET_NAME: Final = "gateway/request-state"  # noqa: S105 - a name; no server can have it: it holds a `/`
+SKEW: Final = 60.0  # clocks of machines that share a store are rarely further apart
+LONGEST: Final = 1024 * 1024
+
+_SECRET_BYTES: Final = 32
+_NONCE_BYTES: Final = 12
+_INFO: Final = b"fingerpost/request-state/1"
+
+Kind = Literal["approval", "parked", "further"]
+
+
+class BadState(Exception):
+    """The state is not taken. The text completes "this requestState …"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Whom and what a state is for. Digests: the arguments of a call may be long."""
+
+    caller: str
+    call: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sealed:
+    """What is inside of a state."""
+
+    state_id: str
+    kind: Kind
+    subject: str  # the id of a waiting approval, or of a parked call
+    expires: float  # seconds since 1970
+    carried: JsonObject | None = None  # of the server's own: its state, and answers meant for it
+
+
+def binding_of(request: ClientRequest) -> Binding:
+    """What the next round must have in common with this one."""
+    who = [request.principal.kind, request.principal.name, request.endpoint.path]
+    params = request.params
+    what = [request.method, params.get("name"), params.get("uri"), params.get("arguments")]
+    return Binding(caller=_digest(who), call=_digest(what))
+
+
+def _digest(value: object) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=dict)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def is_ours(state: str | None) -> bool:
+    """Whether a state claims to be one of ours. A server that writes our prefix only harms itself."""
+    return state is not None and state.startswith(PREFIX)
+
+
+async def installation_secret(store: Store) -> bytes:
+    """The secret of this installation, made when there is none. Whoever is first wins."""
+    return await store.tokens.claim(SECRET_NAME, os.urandom(_SECRET_BYTES))
+
+
+class Seal:
+    """Makes states, and opens those it made."""
+
+    def __init__(self, secret: bytes, *, clock: Callable[[], float] = time.time) -> None:
+        key = HKDF(algorithm=SHA256(), length=32, salt=None, info=_INFO).derive(secret)
+        self._cipher = AESGCM(key)
+        self._clock = clock
+
+    def close(
+        self, kind: Kind, subject: str, binding: Binding, *, seconds: float, carried: JsonObject | None = None
+    ) -> tuple[str, str]:
+        """A state for the client to carry, and its id."""
+        now = self._clock()
+        state_id = os.urandom(16).hex()
+        claims = {
+            "id": state_id,
+            "kind": kind,
+            "subject": subject,
+            "caller": binding.caller,
+            "call": binding.call,
+            "made": now,
+            "expires": now + seconds,
+            "carried": carried,
+        }
+        nonce = os.urandom(_NONCE_BYTES)
+        # ASCII, so that half a character in a server's own state comes back as it was.
+        payload = json.dumps(claims, separators=(",", ":"), default=dict).encode()
+        return PREFIX + _encoded(nonce + self._cipher.encrypt(nonce, payload, PREFIX.encode())), state_id
+
+    def open(self, state: str, binding: Binding) -> Sealed:
+        """What is inside. Raises `BadState` unless this seal made it, for this call, not long ago."""
+        claims = self._claims(state)
+        if claims["caller"] != binding.caller:
+            message = "was made for somebody else, or for another endpoint"
+            raise BadState(message)
+        if claims["call"] != binding.call:
+            message = "belongs to another call: name and arguments must stay as they were"
+            raise BadState(message)
+        now = self._clock()
+        if claims["made"] > now + SKEW or claims["expires"] <= now:
+            message = "has expired"
+            raise BadState(message)
+        return Sealed(
+            state_id=claims["id"],
+            kind=claims["kind"],
+            subject=claims["subject"],
+            expires=claims["expires"],
+            carried=claims["carried"],
+        )
+
+    def _claims(self, state: str) -> dict[str, Any]:
+        message = "was changed on its way, or not made by this gateway"
+        if not is_ours(state) or len(state) > LONGEST:
+            raise BadState(message)
+        try:
+            raw = _decoded(state[len(PREFIX) :])
+            payload = self._cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], PREFIX.encode())
+        except (InvalidTag, ValueError):
+            raise BadState(message) from None
+        return cast("dict[str, Any]", json.loads(payload))
+
+
+def _encoded(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def _decoded(text: str) -> bytes:
+    """Only the one spelling that `_encoded` writes: base64 has spare bits, and a state has no twins."""
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError) as wrong:
+        raise ValueError(str(wrong)) from None
+    if _encoded(raw) != text:
+        message = "not the canonical spelling"
+        raise ValueError(message)
+    return raw

@@ -1,0 +1,42 @@
+"""Who calls, and what they hear when there is no such tool for them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fingerpost.call.names import NotFound
+from fingerpost.catalog import Snapshot
+from fingerpost.records import CallContext, new_id
+from fingerpost.surfaces.gateway.exchange import ClientRequest, Refusal
+from fingerpost.surfaces.gateway.offers import Offer
+
+INVALID_PARAMS: Final = -32602
+
+
+class UnknownTool(Refusal):
+    """A name that leads to no tool of this caller's: hidden, mistyped or made up, in the same words."""
+
+    def __init__(self, name: str, found: NotFound, seen: Snapshot) -> None:
+        shown = name[:80]
+        cards = (seen.get(key) for key in found.near)
+        near = ", ".join(card.exposed_name for card in cards if card is not None)
+        if found.ambiguous:
+            message = f"Unknown tool: {shown!r} could mean {near}; name one of them"
+        else:
+            message = f"Unknown tool: {shown!r}" + (f"; near are {near}" if near else "")
+        super().__init__(INVALID_PARAMS, message)
+
+
+def context_of(request: ClientRequest, offer: Offer, intent: str = "") -> CallContext:
+    """Who calls, where, and what they want.
+
+    Without a session the conversation is the principal's: what a person approves is bound to it.
+    """
+    return CallContext(
+        call_id=new_id("cal"),
+        conversation=request.caller_key,
+        caller=request.principal.name,
+        profile=request.endpoint.profile,
+        scopes=offer.scopes,
+        request=intent,
+    )

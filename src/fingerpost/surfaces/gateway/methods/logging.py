@@ -1,0 +1,49 @@
+"""`logging/setLevel`: how much a session hears, and how much servers have to say for that."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from anyio.abc import TaskGroup
+
+from fingerpost.errors import FingerpostError
+from fingerpost.records import JsonObject
+from fingerpost.router import Router
+from fingerpost.surfaces.gateway.exchange import ClientRequest, Exchange, Refusal
+from fingerpost.surfaces.gateway.methods.levels import LEVELS, Levels
+
+INVALID_PARAMS: Final = -32602
+METHOD: Final = "logging/setLevel"
+
+
+class Logging:
+    """Sets levels. Servers are shared, so they are asked for the most that anybody wants to hear."""
+
+    def __init__(self, router: Router, *, levels: Levels, tasks: TaskGroup, seconds: float) -> None:
+        self._router = router
+        self._levels = levels
+        self._tasks = tasks
+        self._seconds = seconds
+        self._told: dict[str, str] = {}
+
+    async def set_level(self, request: ClientRequest, exchange: Exchange) -> JsonObject:
+        level = request.params.get("level")
+        if level not in LEVELS:
+            raise Refusal(INVALID_PARAMS, f"`level` must be one of {', '.join(LEVELS)}")
+        self._levels.put(request.session or request.caller_key, str(level))
+        for status in self._router.servers.statuses:
+            if self._has_logs(status.name) and self._told.get(status.name) != self._levels.lowest:
+                self._told[status.name] = self._levels.lowest
+                self._tasks.start_soon(self._tell, status.name, self._levels.lowest)
+        return {}
+
+    def _has_logs(self, server: str) -> bool:
+        materials = self._router.servers.materials(server)
+        return materials is not None and "logging" in materials.capabilities
+
+    async def _tell(self, server: str, level: str) -> None:
+        """A server that cannot be told now says what it says; the session hears no more than it asked for."""
+        try:
+            await self._router.servers.ask(server, METHOD, {"level": level}, timeout=self._seconds)
+        except FingerpostError:
+            self._told.pop(server, None)

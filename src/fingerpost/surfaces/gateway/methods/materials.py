@@ -1,0 +1,178 @@
+"""Resources, templates, prompts and completions: listed from what is known, asked of whose they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, cast
+
+from fingerpost.errors import FingerpostError, ServerError, ToolFailed
+from fingerpost.records import Json, JsonObject
+from fingerpost.surfaces.gateway.asking import AskedCalls
+from fingerpost.surfaces.gateway.exchange import ClientRequest, Encoded, Exchange, Refusal
+from fingerpost.surfaces.gateway.methods.levels import Levels
+from fingerpost.surfaces.gateway.methods.passage import passage_of
+from fingerpost.surfaces.gateway.methods.readiness import Readiness
+from fingerpost.surfaces.gateway.offers.materials import Kind, MaterialOffers, Shelf, Viewer
+from fingerpost.surfaces.gateway.offers.pages import Hints
+
+INVALID_PARAMS: Final = -32602
+INTERNAL: Final = -32603
+RESOURCE_NOT_FOUND: Final = -32002  # before 2026-07-28; since then it is INVALID_PARAMS
+LISTS: Final[Mapping[str, Kind]] = {
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "prompts/list": "prompts",
+}
+FRESH_MS: Final = 30_000
+_NOTHING: Final[JsonObject] = {}
+_OURS: Final = frozenset(("_meta", "inputResponses", "requestState"))
+
+
+class MaterialMethods:
+    """Everything servers offer besides tools."""
+
+    def __init__(
+        self,
+        offers: MaterialOffers,
+        *,
+        calls: AskedCalls,
+        readiness: Readiness,
+        levels: Levels,
+        seconds: float,
+    ) -> None:
+        self._offers = offers
+        self._calls = calls
+        self._readiness = readiness
+        self._levels = levels
+        self._seconds = seconds
+        self.listed: Callable[[Viewer, Kind, bytes], None] | None = None  # told of every list that is given
+
+    async def shelf(self, request: ClientRequest) -> Shelf:
+        """What this caller may use, once servers had the time to say what they have."""
+        await self._readiness.wait_for_materials()
+        return self._offers.of(request.endpoint, request.principal)
+
+    async def list(self, request: ClientRequest, exchange: Exchange) -> Encoded:
+        """A page of resources, templates or prompts."""
+        shelf = await self.shelf(request)
+        hints = None
+        if request.modern:
+            private = request.principal.kind != "local" or request.principal.scope.bounded
+            hints = Hints(milliseconds=FRESH_MS, private=private)
+        kind = LISTS[request.method]
+        pages = shelf.pages(kind)
+        if self.listed is not None:
+            self.listed(shelf.viewer, kind, pages.fingerprint)
+        return pages.page(request.params.get("cursor"), hints)
+
+    async def read(self, request: ClientRequest, exchange: Exchange) -> JsonObject:
+        """`resources/read`, from the server that has it."""
+        uri = text_of(request, "uri")
+        where = (await self.shelf(request)).collection.resource(uri)
+        if where is None:
+            raise not_found(request, uri)
+        server, original = where
+        result = await self._ask(request, exchange, server, {"uri": original}, uri=uri)
+        if uri != original:
+            result = _readdressed(result, original, uri)
+        return _kept_private(request, result) if request.modern else result
+
+    async def prompt(self, request: ClientRequest, exchange: Exchange) -> JsonObject:
+        """`prompts/get`, from the server that has it."""
+        name = text_of(request, "name")
+        where = (await self.shelf(request)).collection.prompt(name)
+        if where is None:
+            raise Refusal(INVALID_PARAMS, f"Unknown prompt: {name[:80]!r}; prompts/list has them")
+        server, original = where
+        return await self._ask(request, exchange, server, {"name": original})
+
+    async def complete(self, request: ClientRequest, exchange: Exchange) -> JsonObject:
+        """`completion/complete`, from the server whose prompt or template it is about."""
+        given = request.params.get("ref")
+        reference = given if isinstance(given, Mapping) else _NOTHING
+        member = "name" if reference.get("type") == "ref/prompt" else "uri"
+        name = reference.get(member)
+        if not isinstance(name, str):
+            raise Refusal(INVALID_PARAMS, "completion/complete needs a `ref` to a prompt or a resource")
+        collection = (await self.shelf(request)).collection
+        where = collection.prompt(name) if member == "name" else collection.template(name)
+        if where is None:
+            raise Refusal(INVALID_PARAMS, f"Unknown prompt or resource to complete: {name[:200]!r}")
+        server, original = where
+        return await self._ask(request, exchange, server, {"ref": {**reference, member: original}})
+
+    async def _ask(
+        self,
+        request: ClientRequest,
+        exchange: Exchange,
+        server: str,
+        changed: JsonObject,
+        *,
+        uri: str | None = None,
+    ) -> JsonObject:
+        """The request as it came, except for what is called otherwise there."""
+        params: dict[str, Json] = {key: value for key, value in request.params.items() if key not in _OURS}
+        params.update(changed)
+        passage = passage_of(request, log_level=self._levels.of(request.session))
+        try:
+            return await self._calls.ask(
+                request, exchange, server, request.method, params, passage, timeout=self._seconds
+            )
+        except ToolFailed as failed:
+            raise refusal_of(failed, request, uri) from failed
+        except FingerpostError as failed:
+            raise unavailable(failed) from failed
+
+
+def text_of(request: ClientRequest, member: str) -> str:
+    """A member of the params that must be there, and must be text."""
+    value = request.params.get(member)
+    if not isinstance(value, str) or not value:
+        raise Refusal(INVALID_PARAMS, f"{request.method} needs `{member}`, as text")
+    return value
+
+
+def not_found(request: ClientRequest, uri: str) -> Refusal:
+    """In the words and the code of this client's era."""
+    code = INVALID_PARAMS if request.modern else RESOURCE_NOT_FOUND
+    return Refusal(code, "Resource not found", {"uri": uri})
+
+
+def refusal_of(failed: ToolFailed, request: ClientRequest, uri: str | None) -> Refusal:
+    """The server's own error; only what the eras say differently about a missing resource is translated."""
+    code, data = failed.code, cast("Json", failed.data)
+    if uri is not None:
+        if request.modern and code == RESOURCE_NOT_FOUND:
+            code = INVALID_PARAMS
+        elif not request.modern and code == INVALID_PARAMS and isinstance(data, Mapping) and "uri" in data:
+            code = RESOURCE_NOT_FOUND
+    return Refusal(code, str(failed), data)
+
+
+def unavailable(failed: FingerpostError) -> Refusal:
+    """Not the server's own answer: it could not be asked, or was too slow, or sent nonsense."""
+    hint = f" ({failed.hint})" if failed.hint else ""
+    data: JsonObject | None = {"server": failed.server} if isinstance(failed, ServerError) else None
+    return Refusal(INTERNAL, f"{failed}{hint}", data)
+
+
+def _readdressed(result: JsonObject, original: str, uri: str) -> JsonObject:
+    """The contents under the address they were asked for by."""
+    contents = result.get("contents")
+    if not isinstance(contents, list | tuple):
+        return result
+    return {**result, "contents": [_as(entry, original, uri) for entry in contents]}
+
+
+def _as(entry: Json, original: str, uri: str) -> Json:
+    return {**entry, "uri": uri} if isinstance(entry, Mapping) and entry.get("uri") == original else entry
+
+
+def _kept_private(request: ClientRequest, result: JsonObject) -> JsonObject:
+    """With what 2026-07-28 wants said about keeping it. Behind a key nothing is for everybody."""
+    if result.get("resultType") == "input_required":
+        return result
+    made: dict[str, Json] = {"ttlMs": 0, **result}
+    if request.principal.kind != "local" or "cacheScope" not in made:
+        made["cacheScope"] = "private"
+    return made

@@ -1,0 +1,75 @@
+"""What of a request goes along to the server, untouched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, cast
+
+from fingerpost.records import Json, JsonObject
+from fingerpost.servers.caller import Passage
+from fingerpost.surfaces.gateway.exchange import ClientRequest, Refusal
+
+LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
+INTENT: Final = "fingerpost/intent"
+LONGEST_INTENT: Final = 4000
+INVALID_PARAMS: Final = -32602
+
+# What the protocol itself says between this client and us. The server hears its own from us.
+_OURS: Final = frozenset(
+    (
+        "progressToken",
+        "io.modelcontextprotocol/protocolVersion",
+        "io.modelcontextprotocol/clientInfo",
+        "io.modelcontextprotocol/clientCapabilities",
+        LOG_LEVEL,
+        INTENT,
+    )
+)
+_NOTHING: Final[JsonObject] = {}
+
+
+def meta_of(request: ClientRequest) -> JsonObject:
+    """The request's `_meta`, or nothing where it has none."""
+    meta = request.params.get("_meta")
+    return cast("JsonObject", meta) if isinstance(meta, Mapping) else _NOTHING
+
+
+def intent_of(request: ClientRequest) -> str:
+    """What the person wants, where the client says so: a long result keeps what is about it."""
+    intent = meta_of(request).get(INTENT)
+    return intent[:LONGEST_INTENT] if isinstance(intent, str) else ""
+
+
+def passage_of(request: ClientRequest, *, log_level: str | None = None) -> Passage:
+    """What goes along. `log_level` is the session's, in the era that has sessions."""
+    params, meta = request.params, meta_of(request)
+    kept: dict[str, Json] = {key: value for key, value in meta.items() if key not in _OURS}
+    if request.modern:
+        asked = meta.get(LOG_LEVEL)
+        log_level = asked if isinstance(asked, str) else None
+        return Passage(
+            meta=kept,
+            input_responses=_answers(params),
+            request_state=_state(params),
+            log_level=log_level,
+        )
+    return Passage(meta=kept, log_level=log_level)
+
+
+def _answers(params: JsonObject) -> JsonObject | None:
+    """Answers to a server's questions. Anything but an object is refused: it must not pass for none."""
+    if "inputResponses" not in params:
+        return None
+    answers = params["inputResponses"]
+    if not isinstance(answers, Mapping):
+        raise Refusal(INVALID_PARAMS, "`inputResponses` must be an object: the answers, by their questions")
+    return answers
+
+
+def _state(params: JsonObject) -> str | None:
+    if "requestState" not in params:
+        return None
+    state = params["requestState"]
+    if not isinstance(state, str):
+        raise Refusal(INVALID_PARAMS, "`requestState` must be the text that came with the questions")
+    return state

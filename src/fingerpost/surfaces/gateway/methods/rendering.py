@@ -1,0 +1,154 @@
+"""From the outcome of a call to the result a client gets.
+
+What fits goes out as the server sent it. What does not is cut, and says so, and says
+how to read on. Our own refusals are results a model can act on, not protocol errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from fingerpost.records import Json, JsonObject, Outcome, ToolCard
+from fingerpost.surfaces.gateway.exchange import Refusal
+from fingerpost.surfaces.gateway.offers.encoding import encoded
+from fingerpost.surfaces.gateway.offers.own import READ
+
+MOST_ATTACHED: Final = 4 * 1024 * 1024  # characters of pictures, sound and files in one result
+MOST_STRUCTURED: Final = 1024 * 1024  # bytes of data a client checks against the tool's outputSchema
+_META: Final = "_meta"
+_CALL: Final = "fingerpost/call"
+
+
+def rendered(outcome: Outcome, card: ToolCard | None, *, modern: bool) -> JsonObject:
+    """The result of `tools/call`. Raises `Refusal` with the server's own error, where it sent one."""
+    if outcome.result is not None:
+        return _answered(outcome, outcome.result, card, modern=modern)
+    if outcome.code is not None:
+        raise Refusal(outcome.code, outcome.detail or outcome.content, outcome.data)
+    if outcome.success:
+        return _noted({"content": [_text(outcome.content)]}, outcome)
+    return _failed(outcome)
+
+
+def _answered(outcome: Outcome, result: JsonObject, card: ToolCard | None, *, modern: bool) -> JsonObject:
+    if result.get("resultType") == "input_required":
+        return result
+    content = _blocks(result)
+    trimmed = outcome.digest is not None and outcome.digest.trimmed
+    if not trimmed and _attached(content) <= MOST_ATTACHED:
+        return _noted(_for_era(result, modern=modern), outcome)
+    return _cut(outcome, result, content, card)
+
+
+def _for_era(result: JsonObject, *, modern: bool) -> JsonObject:
+    """Before 2026-07-28 structured content had to be an object; a list or a number would be refused."""
+    if modern or isinstance(result.get("structuredContent", _EMPTY), Mapping):
+        return result
+    return {key: value for key, value in result.items() if key != "structuredContent"}
+
+
+_EMPTY: Final[JsonObject] = {}
+
+
+def _cut(
+    outcome: Outcome, result: JsonObject, content: Sequence[JsonObject], card: ToolCard | None
+) -> JsonObject:
+    digest = outcome.digest
+    handle = digest.handle if digest is not None else None
+    kept: dict[str, Json] = {
+        key: value for key, value in result.items() if key not in ("content", "structuredContent")
+    }
+    said = [_text(outcome.content)]
+    structured = result.get("structuredContent")
+    if structured is not None and card is not None and card.definition.get("outputSchema") is not None:
+        if len(encoded(structured)) > MOST_STRUCTURED:
+            return _too_much(outcome, handle)
+        kept["structuredContent"] = structured
+    kept["content"] = [*said, *_fitting(content)]
+    return _noted(kept, outcome)
+
+
+def _too_much(outcome: Outcome, handle: str | None) -> JsonObject:
+    """Data that must be whole to be valid, and is too large to be sent whole."""
+    message = (
+        f"{outcome.tool} answered, but its data are larger than {MOST_STRUCTURED // 1024} KiB and cannot be "
+        f"sent whole. Ask it for less (a filter, a page, fewer fields)"
+    )
+    way = f", or read the result in pages: {READ}(handle={handle!r})." if handle else "."
+    result: JsonObject = {"content": [_text(message + way), _text(outcome.content)], "isError": True}
+    return _noted(result, outcome)
+
+
+def _fitting(content: Sequence[JsonObject]) -> list[JsonObject]:
+    """Pictures, sound and files, as many as there is room for; texts are in the digest."""
+    room = MOST_ATTACHED
+    kept: list[JsonObject] = []
+    for block in content:
+        if block.get("type") == "text" or isinstance(_resource(block).get("text"), str):
+            continue
+        size = _size(block)
+        if size <= room:
+            room -= size
+            kept.append(block)
+        else:
+            kept.append(_text(f"[{block.get('type')} of {size:,} characters left out: it is too large]"))
+    return kept
+
+
+def _blocks(result: JsonObject) -> Sequence[JsonObject]:
+    content = result.get("content")
+    if not isinstance(content, list | tuple):
+        return ()
+    return [
+        cast("JsonObject", block) for block in cast("Sequence[object]", content) if isinstance(block, dict)
+    ]
+
+
+def _attached(content: Sequence[JsonObject]) -> int:
+    return sum(_size(block) for block in content)
+
+
+def _size(block: JsonObject) -> int:
+    """Of what is not text: that is counted, and cut, by the digest."""
+    data = block.get("data", None) or _resource(block).get("blob")
+    return len(data) if isinstance(data, str) else 0
+
+
+def _resource(block: JsonObject) -> JsonObject:
+    resource = block.get("resource")
+    return cast("JsonObject", resource) if isinstance(resource, Mapping) else _EMPTY
+
+
+# -- our own words ----------------------------------------------------------------------------------
+
+
+def _failed(outcome: Outcome) -> JsonObject:
+    lines = [outcome.content]
+    if outcome.advice and outcome.pending_id is None:  # what waits for a person says itself what to do
+        lines.append(outcome.advice)
+    result: JsonObject = {"content": [_text("\n".join(lines))], "isError": True}
+    return _noted(result, outcome)
+
+
+def _noted(result: JsonObject, outcome: Outcome) -> JsonObject:
+    """`result` with our notes beside it: which call this was, and what we did to it."""
+    before = result.get(_META)
+    meta: dict[str, Json] = dict(cast("JsonObject", before)) if isinstance(before, Mapping) else {}
+    meta[_CALL] = outcome.call_id
+    if outcome.error is not None:
+        meta["fingerpost/error"] = outcome.error.value
+    if outcome.pending_id is not None:
+        meta["fingerpost/pending"] = outcome.pending_id
+    if outcome.repairs:
+        meta["fingerpost/repairs"] = [f"{repair.path}: {repair.reason}" for repair in outcome.repairs]
+    if outcome.digest is not None and outcome.digest.handle is not None:
+        meta["fingerpost/handle"] = outcome.digest.handle
+    answered_by = outcome.metadata.get("answered_by")
+    if answered_by is not None:
+        meta["fingerpost/answered_by"] = answered_by
+    return {**result, _META: meta}
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}

@@ -1,0 +1,88 @@
+"""A tool's definition as clients get it: its server's, under the name by which it can be called here.
+
+A member that is not what the protocol says is left out (`conforming`); everything
+that keeps to the protocol goes through as it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+from mcp_types import Tool
+
+from fingerpost.records import Json, JsonObject, ToolCard
+from fingerpost.surfaces.gateway.offers.conforming import conforming
+from fingerpost.surfaces.gateway.offers.encoding import encoded
+
+
+def offered(card: ToolCard, *, modern: bool) -> JsonObject:
+    """The definition for the list of tools in this era."""
+    given = card.definition
+    made: dict[str, Json] = {**given, "name": card.exposed_name}
+    if card.description != (given.get("description") or ""):
+        made["description"] = card.description  # what a person wrote in its stead
+    schema = given.get("inputSchema")
+    if not isinstance(schema, Mapping):
+        made["inputSchema"] = {"type": "object"}
+    elif "type" not in schema:
+        made["inputSchema"] = {"type": "object", **schema}  # it was meant; many clients insist on it
+    if not modern and not _is_object_schema(made.get("outputSchema")):
+        made.pop("outputSchema", None)  # before 2026-07-28 a result could only be an object
+    # Its name and its schema are right, or it would not be in the catalog: something is always left.
+    return conforming(made, Tool) or {"name": card.exposed_name, "inputSchema": made["inputSchema"]}
+
+
+def _is_object_schema(schema: object) -> bool:
+    return isinstance(schema, Mapping) and cast("Mapping[str, object]", schema).get("type") == "object"
+
+
+@dataclass(slots=True)
+class _Kept:
+    card: ToolCard
+    bodies: dict[bool, bytes] = field(default_factory=dict[bool, bytes])  # by era
+    headers: bool | None = None
+
+
+class Definitions:
+    """Each definition encoded once, for as long as it stays the same."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, _Kept] = {}
+
+    def of(self, card: ToolCard, *, modern: bool) -> bytes:
+        """The JSON of this card's definition in this era."""
+        bodies = self._entry(card).bodies
+        body = bodies.get(modern)
+        if body is None:
+            body = bodies[modern] = encoded(offered(card, modern=modern))
+            if bodies.get(not modern) == body:
+                body = bodies[modern] = bodies[not modern]  # mostly the same in both eras: held once
+        return body
+
+    def wants_headers(self, card: ToolCard) -> bool:
+        """Whether some of the tool's arguments go into headers, too (`x-mcp-header`)."""
+        entry = self._entry(card)
+        if entry.headers is None:
+            entry.headers = b'"x-mcp-header"' in encoded(card.definition.get("inputSchema"))
+        return entry.headers
+
+    def _entry(self, card: ToolCard) -> _Kept:
+        kept = self._kept.get(card.key)
+        if kept is None or not _same(kept.card, card):
+            kept = self._kept[card.key] = _Kept(card)
+        return kept
+
+    def forget_others(self, keys: frozenset[str]) -> None:
+        """Drop what is kept of tools that are gone."""
+        for key in self._kept.keys() - keys:
+            del self._kept[key]
+
+
+def _same(before: ToolCard, now: ToolCard) -> bool:
+    return before is now or (
+        before.definition is now.definition
+        and before.exposed_name == now.exposed_name
+        and before.description == now.description
+    )

@@ -1,0 +1,184 @@
+"""Resources, templates and prompts as one caller sees them at one endpoint."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from mcp_types import Prompt, Resource, ResourceTemplate
+from pydantic import BaseModel
+
+from fingerpost.call.patterns import Fit, fits_exactly, fits_somehow
+from fingerpost.catalog.materials import Collection, Material, collect
+from fingerpost.records import Effect, Materials, Principal, Scope, ServerState
+from fingerpost.router import Router
+from fingerpost.settings import RuleSettings
+from fingerpost.surfaces.gateway.exchange import Endpoint
+from fingerpost.surfaces.gateway.offers.conforming import conforming
+from fingerpost.surfaces.gateway.offers.encoding import encoded
+from fingerpost.surfaces.gateway.offers.pages import Pages
+from fingerpost.surfaces.gateway.offers.places import Places
+
+Kind = Literal["resources", "resourceTemplates", "prompts"]
+KINDS: Final[tuple[Kind, ...]] = ("resources", "resourceTemplates", "prompts")
+_MODELS: Final[Mapping[Kind, type[BaseModel]]] = {
+    "resources": Resource,
+    "resourceTemplates": ResourceTemplate,
+    "prompts": Prompt,
+}
+_KEPT: Final = 200  # callers
+
+# Profile, bounds, and who they are where rules tell callers apart.
+Viewer = tuple[str | None, tuple[Scope, ...], str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shelf:
+    """What one caller may use besides tools. `complete` is False while some server was never up."""
+
+    viewer: Viewer
+    collection: Collection
+    complete: bool
+    size: int
+    _pages: dict[Kind, Pages] = field(default_factory=dict[Kind, Pages], repr=False, compare=False)
+
+    def pages(self, kind: Kind) -> Pages:
+        """The list of this kind, encoded once."""
+        pages = self._pages.get(kind)
+        if pages is None:
+            entries = tuple(self._entries(kind))
+            pages = self._pages[kind] = Pages(
+                kind, [name for name, _ in entries], [body for _, body in entries], self.size
+            )
+        return pages
+
+    def _entries(self, kind: Kind) -> Iterator[tuple[str, bytes]]:
+        for material in self._of(kind):
+            shown = conforming(material.definition, _MODELS[kind], instead={"name": material.name})
+            if shown is not None:
+                yield f"{material.server}/{material.name}", encoded(shown)
+
+    def _of(self, kind: Kind) -> Iterator[Material]:
+        if kind == "resources":
+            yield from self.collection.resources.values()
+        elif kind == "prompts":
+            yield from self.collection.prompts.values()
+        else:
+            yield from self.collection.templates.values()
+
+
+class MaterialOffers:
+    """Shelves by endpoint and caller, kept until a server's offers change."""
+
+    def __init__(self, router: Router, places: Places) -> None:
+        self._router = router
+        self._places = places
+        self._rules = tuple(
+            rule for rule in map(_widened, router.settings.policy) if _is_about_a_server(rule)
+        )
+        self._by_caller = any(rule.caller is not None for rule in self._rules)
+        self._sources: tuple[Materials | None, ...] = ()
+        self._shelves: OrderedDict[Viewer, Shelf] = OrderedDict()
+
+    def of(self, endpoint: Endpoint, principal: Principal) -> Shelf:
+        """What this caller may use here besides tools."""
+        place = self._places.of(endpoint)
+        scopes = place.scopes(principal)
+        return self.seen_by((place.profile, scopes, principal.name if self._by_caller else None))
+
+    def viewer(self, endpoint: Endpoint, principal: Principal) -> Viewer:
+        """Those who see the same are the same."""
+        place = self._places.of(endpoint)
+        return (place.profile, place.scopes(principal), principal.name if self._by_caller else None)
+
+    def seen_by(self, viewer: Viewer) -> Shelf:
+        sources = self._read()
+        if not _same(sources, self._sources):
+            self._sources = sources
+            self._shelves.clear()
+        shelf = self._shelves.get(viewer)
+        if shelf is None:
+            shelf = self._shelves[viewer] = self._make(viewer)
+            while len(self._shelves) > _KEPT:
+                self._shelves.popitem(last=False)
+        return shelf
+
+    def permits(self, viewer: Viewer, server: str) -> bool:
+        """Whether this caller may use what a server offers besides tools: all of that only reads."""
+        profile, scopes, caller = viewer
+        return all(_covers(scope, server) for scope in scopes) and self._ruled(server, caller, profile)
+
+    def _read(self) -> tuple[Materials | None, ...]:
+        servers = self._router.servers
+        return tuple(servers.materials(status.name) for status in servers.statuses)
+
+    def _make(self, viewer: Viewer) -> Shelf:
+        servers = self._router.servers
+        offered: list[tuple[Materials, bool]] = []
+        complete = True
+        for status in servers.statuses:
+            if not self.permits(viewer, status.name):
+                continue
+            materials = servers.materials(status.name)
+            if materials is None:
+                complete = complete and status.state in (ServerState.DISABLED, ServerState.DOWN)
+                continue
+            listing = servers.listing(status.name)
+            offered.append((materials, listing is None or listing.prefix))
+        return Shelf(
+            viewer=viewer,
+            collection=collect(offered),
+            complete=complete,
+            size=self._router.settings.gateway.page_size,
+        )
+
+    def _ruled(self, server: str, caller: str | None, profile: str | None) -> bool:
+        """The first rule about this server as a whole decides; without one it may be used."""
+        for rule in self._rules:
+            denies = rule.verdict == "deny"
+            conditions = ((rule.server, server), (rule.caller, caller), (rule.profile, profile))
+            if all(_meets(pattern, value, denies=denies) for pattern, value in conditions):
+                return not denies
+        return True
+
+
+def _widened(rule: RuleSettings) -> RuleSettings:
+    """Whoever denies every tool of a server means the server, not its tools alone."""
+    if rule.verdict != "deny" or rule.server is not None or rule.tool is None:
+        return rule
+    server, _, tools = rule.tool.partition("/")
+    return rule.model_copy(update={"server": server, "tool": None}) if tools == "*" else rule
+
+
+def _is_about_a_server(rule: RuleSettings) -> bool:
+    narrower = (rule.tool, rule.operation, rule.effect, rule.paths)
+    return not rule.arguments and all(condition is None for condition in narrower)
+
+
+def _meets(pattern: str | None, value: str | None, *, denies: bool) -> bool:
+    if pattern is None:
+        return True
+    if value is None:
+        return denies and pattern == "*"
+    fits = fits_somehow if denies else fits_exactly
+    return fits(pattern, value) is not Fit.NO
+
+
+def _covers(scope: Scope, server: str) -> bool:
+    if scope.effects and Effect.READ not in scope.effects:
+        return False
+    # Whoever may use single tools of a server may use what belongs to them, and no other server's things.
+    names = [*scope.servers, *(pattern.partition("/")[0] for pattern in scope.tools)]
+    if scope.servers and not _one_of(scope.servers, server):
+        return False
+    return not names or _one_of(names, server)
+
+
+def _one_of(patterns: Sequence[str], name: str) -> bool:
+    return any(fits_exactly(pattern, name) is Fit.YES for pattern in patterns)
+
+
+def _same(first: tuple[Materials | None, ...], second: tuple[Materials | None, ...]) -> bool:
+    return len(first) == len(second) and all(one is other for one, other in zip(first, second, strict=True))

@@ -1,0 +1,93 @@
+"""A long list in pages, each ready to be sent.
+
+A cursor names the last entry of the page before, not a position: when the list
+has changed meanwhile, the next page still goes on behind that entry, and nothing
+is skipped or told twice.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from fingerpost.surfaces.gateway.exchange import Encoded, Refusal
+
+INVALID_PARAMS: Final = -32602
+_PAGES_KEPT: Final = 16  # joined; joining one again costs little
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hints:
+    """What a 2026-07-28 client is told about keeping a list."""
+
+    milliseconds: int
+    private: bool
+
+    @property
+    def members(self) -> bytes:
+        scope = b"private" if self.private else b"public"
+        return b',"resultType":"complete","ttlMs":%d,"cacheScope":"%s"' % (self.milliseconds, scope)
+
+
+@dataclass(slots=True)
+class Pages:
+    """The pages of one list. `names` are the entries' identities, in order; `bodies` their JSON."""
+
+    member: str
+    names: Sequence[str]
+    bodies: Sequence[bytes]
+    size: int
+    _joined: dict[tuple[int, Hints | None], Encoded] = field(
+        default_factory=dict[tuple[int, "Hints | None"], Encoded]
+    )
+    _places: dict[str, int] = field(default_factory=dict[str, int])  # behind each entry, by its cursor
+    _fingerprint: bytes = b""
+
+    @property
+    def fingerprint(self) -> bytes:
+        """The same for the same list."""
+        if not self._fingerprint:
+            digest = hashlib.blake2b(digest_size=16)
+            for body in self.bodies:
+                digest.update(b"%d:" % len(body))
+                digest.update(body)
+            self._fingerprint = digest.digest()
+        return self._fingerprint
+
+    def page(self, cursor: object, hints: Hints | None) -> Encoded:
+        """The page that begins at this cursor (None: the first)."""
+        start = 0 if cursor is None else self._start(cursor)
+        page = self._joined.get((start, hints))
+        if page is None:
+            page = self._join(start, hints)
+            if start % self.size == 0 and len(self._joined) < _PAGES_KEPT:
+                self._joined[start, hints] = page
+        return page
+
+    def _join(self, start: int, hints: Hints | None) -> Encoded:
+        end = start + self.size
+        parts = [b'{"%s":[' % self.member.encode(), b",".join(self.bodies[start:end]), b"]"]
+        if end < len(self.bodies):
+            parts.append(b',"nextCursor":"%s"' % cursor_of(self.names[end - 1]).encode())
+        if hints is not None:
+            parts.append(hints.members)
+        parts.append(b"}")
+        return Encoded(b"".join(parts))
+
+    def _start(self, cursor: object) -> int:
+        if not self._places:
+            self._places = {cursor_of(name): index + 1 for index, name in enumerate(self.names)}
+        start = self._places.get(cursor) if isinstance(cursor, str) else None
+        if start is None:
+            message = "this cursor leads nowhere: the list has changed since; ask for its first page again"
+            raise Refusal(INVALID_PARAMS, message)
+        return start
+
+
+def cursor_of(name: str) -> str:
+    """An opaque word for an entry: the same whenever and wherever it is made."""
+    digest = hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=12).digest()
+    return base64.urlsafe_b64encode(digest).decode()

@@ -1,0 +1,224 @@
+"""The list of tools of each endpoint, for each caller: made once, kept until something changes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import anyio.lowlevel
+
+from fingerpost.call.patterns import Fit, fits_exactly
+from fingerpost.catalog import Snapshot
+from fingerpost.records import JsonObject, Principal, Scope, ToolCard
+from fingerpost.router import Router
+from fingerpost.router.sight import View
+from fingerpost.surfaces.gateway.exchange import Encoded, Endpoint
+from fingerpost.surfaces.gateway.offers import own
+from fingerpost.surfaces.gateway.offers.definitions import Definitions
+from fingerpost.surfaces.gateway.offers.encoding import encoded
+from fingerpost.surfaces.gateway.offers.modes import ROUTE, decide
+from fingerpost.surfaces.gateway.offers.pages import Hints, Pages
+from fingerpost.surfaces.gateway.offers.places import Place, Places
+
+FRESH_MS: Final = 30_000  # how long a client may keep a list without asking; changes are announced besides
+_KEPT: Final = 64  # lists
+_REMEMBERED: Final = 300  # endpoints and callers whose list is compared with what they were given before
+
+MANY: Final = 500  # tools: to see which of them are hidden is then work for a thread
+
+V = TypeVar("V")
+_Key = tuple[str, str | None, str | None, tuple[Scope, ...]]
+Who = tuple[str, str | None, tuple[Scope, ...], str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What one caller gets at one endpoint, now."""
+
+    place: Place
+    view: View
+    mode: str  # route or all
+    scopes: tuple[Scope, ...]
+    who: Who  # those for whom it is the same
+
+    @property
+    def own_tools(self) -> tuple[JsonObject, ...]:
+        return own.ROUTING if self.mode == ROUTE else own.EVERYWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What somebody was given last: the list, or nothing yet since they came."""
+
+    snapshot: Snapshot | None
+    bodies: Sequence[bytes] | None = None
+    modern: bool = False
+
+
+class ToolOffers:
+    """Offers by endpoint and caller."""
+
+    def __init__(self, router: Router) -> None:
+        self.places = Places(router.settings)
+        self._router = router
+        self._settings = router.settings
+        self._by_caller = any(rule.caller is not None for rule in router.settings.policy)
+        self._definitions = Definitions()
+        self._snapshot: Snapshot | None = None
+        self._offers: dict[_Key, Offer] = {}
+        self._pages: OrderedDict[tuple[Who, bool], Pages] = OrderedDict()
+        self._routing: OrderedDict[Who, None] = OrderedDict()  # auto, once it came to route
+        self._given: OrderedDict[Who, _Given] = OrderedDict()
+
+    # -- what there is ------------------------------------------------------------------------------
+
+    def of(self, endpoint: Endpoint, principal: Principal) -> Offer:
+        """What this caller gets here. On the way of every call: mostly one look into a dict."""
+        offer, place, scopes, key = self._known(endpoint, principal)
+        if offer is None:
+            offer = self._make(endpoint, place, principal, scopes)
+            if len(self._offers) >= _REMEMBERED:
+                self._offers.clear()
+            self._offers[key] = offer
+        return offer
+
+    async def prepared(self, endpoint: Endpoint, principal: Principal) -> Offer:
+        """The same, where working it out for the first time must not hold up others."""
+        offer, place, scopes, _ = self._known(endpoint, principal)
+        if offer is not None:
+            return offer
+        if len(self._router.tools.cards) > MANY:
+            await self._router.look(caller=principal.name, profile=place.profile, scopes=scopes)
+        return self.of(endpoint, principal)
+
+    def _known(
+        self, endpoint: Endpoint, principal: Principal
+    ) -> tuple[Offer | None, Place, tuple[Scope, ...], _Key]:
+        snapshot = self._router.tools
+        if snapshot is not self._snapshot:
+            self._renew(snapshot)
+        place = self.places.of(endpoint)
+        scopes = place.scopes(principal)
+        key = (endpoint.mode, endpoint.profile, principal.name if self._by_caller else None, scopes)
+        return self._offers.get(key), place, scopes, key
+
+    def header_schema(self, endpoint: Endpoint, principal: Principal, name: str) -> JsonObject | None:
+        """The schema of a tool's arguments, where some of them must be repeated in headers."""
+        card = self._router.tools.by_exposed_name(name)
+        if card is None or not self._definitions.wants_headers(card):
+            return None
+        if self.of(endpoint, principal).view.visible.get(card.key) is None:
+            return None
+        schema = card.definition.get("inputSchema")
+        return schema if isinstance(schema, Mapping) else None
+
+    def _renew(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._offers.clear()
+        self._pages.clear()
+        self._definitions.forget_others(frozenset(card.key for card in snapshot.cards))
+
+    def _make(
+        self, endpoint: Endpoint, place: Place, principal: Principal, scopes: tuple[Scope, ...]
+    ) -> Offer:
+        view = self._router.view(caller=principal.name, profile=place.profile, scopes=scopes)
+        who: Who = (endpoint.mode, place.profile, scopes, principal.name if self._by_caller else None)
+        mode = decide(place.mode, view, self._router.switches.now.smart_routing)
+        if place.mode == "auto":
+            mode = self._steady(who, mode)
+        return Offer(place=place, view=view, mode=mode, scopes=scopes, who=who)
+
+    def _steady(self, who: Who, mode: str) -> str:
+        """Once route, always route: an endpoint that changes back and forth would confuse every client."""
+        if mode == ROUTE:
+            _remember(self._routing, who, None)
+        return ROUTE if who in self._routing else mode
+
+    # -- lists --------------------------------------------------------------------------------------
+
+    def page(
+        self, endpoint: Endpoint, principal: Principal, *, cursor: object = None, modern: bool
+    ) -> Encoded:
+        """A page of `tools/list`. Raises `Refusal` for a cursor that leads nowhere."""
+        offer = self.of(endpoint, principal)
+        pages = self._list(offer, modern=modern)
+        if cursor is None:
+            _remember(self._given, offer.who, _Given(self._snapshot, pages.bodies, modern))
+        return pages.page(cursor, self._hints(offer, principal, pages) if modern else None)
+
+    def came(self, offer: Offer) -> None:
+        """Somebody came who has not listed anything yet: they, too, hear when the tools change."""
+        if offer.who not in self._given:
+            _remember(self._given, offer.who, _Given(self._snapshot))
+
+    async def changed(self) -> frozenset[Who]:
+        """Whose list is not the one they were given last. Each change is told once."""
+        changed: list[Who] = []
+        for who, before in tuple(self._given.items()):
+            now = await self._now(who, modern=before.modern)
+            if before.bodies is None:
+                told = before.snapshot is not now.snapshot
+            else:
+                told = before.bodies != now.bodies  # each the very same bytes where nothing changed
+            if told and who in self._given:
+                self._given[who] = now
+                changed.append(who)
+            await anyio.lowlevel.checkpoint()  # a long list for many callers must not hold up others
+        return frozenset(changed)
+
+    async def _now(self, who: Who, *, modern: bool) -> _Given:
+        mode, profile, scopes, caller = who
+        endpoint = Endpoint(path="", mode=mode, profile=profile)
+        place = self.places.of(endpoint)
+        own_scope = tuple(scope for scope in scopes if scope is not place.scope)
+        principal = Principal(name=caller or "", scope=own_scope[0] if own_scope else Scope())
+        pages = self._list(await self.prepared(endpoint, principal), modern=modern)
+        return _Given(self._snapshot, pages.bodies, modern)
+
+    def _list(self, offer: Offer, *, modern: bool) -> Pages:
+        key = (offer.who, modern)
+        pages = self._pages.get(key)
+        if pages is None:
+            pages = self._pages[key] = self._pages_of(offer, modern=modern)
+            while len(self._pages) > _KEPT:
+                self._pages.popitem(last=False)
+        return pages
+
+    def _pages_of(self, offer: Offer, *, modern: bool) -> Pages:
+        cards = self._shown(offer)
+        ours = [(f"0/{tool['name']}", encoded(tool)) for tool in offer.own_tools]
+        theirs = [(card.key, self._definitions.of(card, modern=modern)) for card in cards]
+        entries = [*ours, *theirs] if offer.mode == ROUTE else [*theirs, *ours]
+        return Pages(
+            "tools",
+            [name for name, _ in entries],
+            [body for _, body in entries],
+            self._settings.gateway.page_size,
+        )
+
+    def _shown(self, offer: Offer) -> Sequence[ToolCard]:
+        if offer.mode != ROUTE:
+            return offer.view.visible.cards
+        pinned = offer.place.pinned
+        if not pinned:
+            return ()
+        return [card for card in offer.view.visible.cards if _is_pinned(card, pinned)]
+
+    def _hints(self, offer: Offer, principal: Principal, pages: Pages) -> Hints:
+        """A list is private where another caller might get a different one, or none."""
+        ours_alone = len(pages.names) == len(offer.own_tools)
+        anybody = principal.kind == "local" and not principal.scope.bounded and not self._by_caller
+        return Hints(milliseconds=FRESH_MS, private=not (ours_alone or anybody))
+
+
+def _is_pinned(card: ToolCard, patterns: Sequence[str]) -> bool:
+    return any(fits_exactly(pattern, card.key) is Fit.YES for pattern in patterns)
+
+
+def _remember(kept: OrderedDict[Who, V], who: Who, value: V) -> None:
+    kept[who] = value
+    kept.move_to_end(who)
+    while len(kept) > _REMEMBERED:
+        kept.popitem(last=False)

@@ -1,0 +1,106 @@
+"""JSON-RPC messages as bytes: read once, written once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final, cast
+
+import orjson
+from pydantic_core import from_json
+
+from fingerpost.records import JsonObject
+from fingerpost.surfaces.gateway.exchange import Encoded, RequestId
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+CANCELLED: Final = -32800  # what the handshake era answers a cancelled request with
+
+MAX_DEPTH: Final = 100  # deeper JSON is an attack on whoever walks it by recursion
+
+
+class BadJson(ValueError):
+    """The bytes are not JSON we take."""
+
+
+def decode(body: bytes) -> Any:
+    """The value, exactly as sent, integers of any size too. Raises `BadJson` with a sentence."""
+    try:
+        value = from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        problem = "This is not valid JSON in UTF-8."
+        raise BadJson(problem) from error
+    # Only a body with many brackets can be deep: counting them is far cheaper than walking.
+    if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _too_deep(value):
+        raise BadJson(f"This JSON is nested more than {MAX_DEPTH} levels deep.")
+    return value
+
+
+def _too_deep(value: object) -> bool:
+    level: list[object] = [value]
+    for _ in range(MAX_DEPTH):
+        level = [child for item in level for child in _children(item)]
+        if not level:
+            return False
+    return True
+
+
+def _children(item: object) -> Iterator[object]:
+    if isinstance(item, dict):
+        yield from (child for child in cast("dict[str, object]", item).values() if _is_container(child))
+    elif isinstance(item, list):
+        yield from (child for child in cast("list[object]", item) if _is_container(child))
+
+
+def _is_container(value: object) -> bool:
+    return isinstance(value, dict | list)
+
+
+def encode(value: Any) -> bytes:
+    """JSON on one line. What orjson refuses (huge integers, odd text) is written the slow way."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _id_bytes(request_id: RequestId | None) -> bytes:
+    if isinstance(request_id, int):
+        return str(request_id).encode()
+    return encode(request_id)
+
+
+def result_message(request_id: RequestId, result: JsonObject | Encoded) -> bytes:
+    body = result.body if isinstance(result, Encoded) else encode(result)
+    return b'{"jsonrpc":"2.0","id":' + _id_bytes(request_id) + b',"result":' + body + b"}"
+
+
+def error_message(request_id: RequestId | None, code: int, message: str, data: Any = None) -> bytes:
+    error: JsonObject = {"code": code, "message": message}
+    if data is not None:
+        error["data"] = data
+    return b'{"jsonrpc":"2.0","id":' + _id_bytes(request_id) + b',"error":' + encode(error) + b"}"
+
+
+def notification_message(method: str, params: JsonObject) -> bytes:
+    if not params:
+        return encode({"jsonrpc": "2.0", "method": method})
+    return encode({"jsonrpc": "2.0", "method": method, "params": params})
+
+
+def request_message(request_id: RequestId, method: str, params: JsonObject) -> bytes:
+    return encode({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
+
+
+def event(message: bytes, event_id: str | None = None) -> bytes:
+    """One server-sent event. Line ends in JSON are only ever between its parts, so a space does."""
+    if b"\n" in message or b"\r" in message:
+        message = message.replace(b"\r", b" ").replace(b"\n", b" ")
+    head = b"" if event_id is None else b"id: " + event_id.encode() + b"\n"
+    return head + b"event: message\ndata: " + message + b"\n\n"
+
+
+PING: Final = b": still here\n\n"

@@ -1,0 +1,78 @@
+"""How long a request may take to arrive, and how large its head may be: what uvicorn does not bound."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+HEAD_BYTES: Final = 64 * 1024
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """Cuts off whoever connects and does not ask, or never comes to the end of its request.
+
+    A request that arrives in one piece, as nearly all do, costs no timer.
+    """
+
+    arrival_seconds: float = 30.0
+    _arriving = True  # a request is awaited or half there
+    _in_head = True
+    _head_size = 0
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        self._start_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if not self._arriving or self.transport.is_closing():
+            return
+        if self._in_head:
+            self._head_size += len(data)
+            if self._head_size > HEAD_BYTES:
+                self._cut_off(431)
+                return
+        if self._timer is None:
+            self._start_timer()
+
+    def on_message_begin(self) -> None:
+        self._arriving = self._in_head = True
+        self._head_size = 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._arriving = False
+        self._stop_timer()
+        super().on_message_complete()
+
+    def _start_timer(self) -> None:
+        self._timer = self.loop.call_later(self.arrival_seconds, self._cut_off, 408)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _cut_off(self, status: int) -> None:
+        self._stop_timer()
+        if self.transport.is_closing():
+            return
+        if self._in_head or not self.cycle.response_started:
+            self.transport.write(STATUS_LINE[status] + b"connection: close\r\ncontent-length: 0\r\n\r\n")
+        self.transport.close()
+
+
+def guarded(arrival_seconds: float) -> type[GuardedProtocol]:
+    """The protocol with this patience."""
+    return type("PatientProtocol", (GuardedProtocol,), {"arrival_seconds": arrival_seconds})

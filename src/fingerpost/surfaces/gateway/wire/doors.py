@@ -1,0 +1,69 @@
+"""Who comes in over HTTP: the gate's word, told as HTTP, and what browsers want to hear first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from fingerpost.records import Principal
+from fingerpost.surfaces.gateway.exchange import Gate
+from fingerpost.surfaces.gateway.wire.codec import INVALID_REQUEST
+from fingerpost.surfaces.gateway.wire.http import Header, HttpFault, Inbound
+
+_EXPOSED: Final = b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate"
+_METHODS: Final = (b"access-control-allow-methods", b"GET, POST, DELETE")
+_HEADERS: Final = (
+    "Authorization, X-API-Key, Content-Type, Accept, Last-Event-ID, "
+    "Mcp-Session-Id, MCP-Protocol-Version, Mcp-Method, Mcp-Name"
+)
+_KEPT: Final = (b"access-control-max-age", b"600")
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """What a browser is told that asks whether a page may call us."""
+
+    status: int
+    headers: tuple[Header, ...]
+
+
+class Doors:
+    """Asks the gate about every request and remembers no one."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    async def admit(self, inbound: Inbound) -> Principal:
+        """Who this is. Raises `HttpFault` for those who may not come in; the gate has told of them."""
+        admitted = await self._gate.admit(inbound.headers, inbound.endpoint, remote=inbound.remote)
+        if isinstance(admitted, Principal):
+            return admitted
+        raise HttpFault(
+            admitted.status,
+            admitted.message,
+            code=INVALID_REQUEST,
+            headers=tuple((name.encode(), value.encode()) for name, value in admitted.headers),
+        )
+
+    def headers_for(self, headers: Mapping[str, str]) -> tuple[Header, ...]:
+        """What goes with every answer to a web page that may read it."""
+        origin = headers.get("origin")
+        if origin is None or not self._gate.allows_page(headers):
+            return ()
+        return (
+            (b"access-control-allow-origin", origin.encode("latin-1")),
+            (b"access-control-expose-headers", _EXPOSED),
+            (b"vary", b"Origin"),
+        )
+
+    def preflight(self, headers: Mapping[str, str]) -> Preflight:
+        """Browsers ask without a key, so this says only what every page may know."""
+        allowed = self.headers_for(headers)
+        if not allowed:
+            return Preflight(403, ())
+        asked = headers.get("access-control-request-headers", "")
+        wanted = (name.strip() for name in asked.split(","))
+        named = [_HEADERS, *(name for name in wanted if name.lower().startswith("mcp-param-"))]
+        taken = (b"access-control-allow-headers", ", ".join(named).encode("latin-1"))
+        return Preflight(204, (*allowed, _METHODS, taken, _KEPT))

@@ -1,0 +1,81 @@
+"""What a message must look like before anybody answers it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from fingerpost.records import Json, JsonObject
+from fingerpost.surfaces.gateway.exchange import RequestId
+from fingerpost.surfaces.gateway.wire.codec import INVALID_REQUEST
+
+METHOD_CHARACTERS = 200
+BATCH = "Send one message at a time: batches are of protocol 2025-03-26 alone."
+
+
+class NotAMessage(Exception):
+    """The JSON is no single JSON-RPC message; `request_id` is what could be read of its id."""
+
+    code = INVALID_REQUEST
+
+    def __init__(self, message: str, request_id: RequestId | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.request_id = request_id
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One JSON-RPC message. A notification has no id; a response has no method."""
+
+    kind: Literal["request", "notification", "response"]
+    id: RequestId | None
+    method: str
+    params: JsonObject
+    raw: JsonObject
+
+
+def read_message(value: Any) -> Message:
+    """Sort one decoded message. Raises `NotAMessage`."""
+    if isinstance(value, list):
+        raise NotAMessage(BATCH)
+    if not isinstance(value, dict):
+        problem = "Send a JSON-RPC request or notification: an object."
+        raise NotAMessage(problem)
+    raw = cast("JsonObject", value)
+    if raw.get("jsonrpc") != "2.0":
+        problem = 'A message needs "jsonrpc": "2.0".'
+        raise NotAMessage(problem)
+    request_id = _id_of(raw)
+    if "method" not in raw and ("result" in raw or "error" in raw):
+        return Message("response", request_id, "", {}, raw)
+    method = raw.get("method")
+    if not isinstance(method, str) or not 0 < len(method) <= METHOD_CHARACTERS:
+        problem = "A request needs the name of a method."
+        raise NotAMessage(problem, request_id)
+    params = raw.get("params")
+    if params is None:
+        params = cast("dict[str, Json]", {})
+    elif not isinstance(params, dict):
+        problem = "The params of a request are an object."
+        raise NotAMessage(problem, request_id)
+    return Message("request" if "id" in raw else "notification", request_id, method, params, raw)
+
+
+def _id_of(raw: JsonObject) -> RequestId | None:
+    if "id" not in raw:
+        return None
+    request_id = raw["id"]
+    if isinstance(request_id, bool) or not isinstance(request_id, str | int):
+        problem = "The id of a request is a string or an integer."
+        raise NotAMessage(problem)
+    return request_id
+
+
+def name_of_client(info: object) -> str:
+    """What a client calls itself, with its version: untrusted, so short and in one line."""
+    if not isinstance(info, dict):
+        return "unknown client"
+    said = cast("dict[str, object]", info)
+    words = [part for part in (said.get("name"), said.get("version")) if isinstance(part, str)]
+    return " ".join(" ".join(words).split())[:120] or "unknown client"

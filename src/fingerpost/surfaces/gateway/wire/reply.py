@@ -1,0 +1,119 @@
+"""One HTTP answer: JSON unless something streams.
+
+The request is answered in its own task. Whether the client is still there is only
+looked at when the answer takes longer than a moment: most never do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+import anyio
+
+from fingerpost.records import JsonObject
+from fingerpost.surfaces.gateway.wire.codec import PING, event, notification_message
+from fingerpost.surfaces.gateway.wire.http import EVENT_HEADERS, JSON_TYPE, Header, Inbound, respond
+from fingerpost.surfaces.gateway.wire.premises import Premises
+from fingerpost.surfaces.gateway.wire.questions import Questions, cannot_be_asked
+from fingerpost.surfaces.gateway.wire.running import Running
+
+log = logging.getLogger("fingerpost.gateway")
+
+LOOK_AFTER_S: Final = 0.2
+PING_EVERY_S: Final = 10.0
+
+
+class Reply:
+    """The way back to the client of one POST. Satisfies `Exchange`."""
+
+    __slots__ = ("_headers", "_inbound", "_lock", "_questions", "_started", "_takes_events", "_takes_json")
+
+    def __init__(
+        self,
+        inbound: Inbound,
+        *,
+        takes: tuple[bool, bool],
+        headers: tuple[Header, ...] = (),
+        questions: Questions | None = None,
+    ) -> None:
+        self._inbound = inbound
+        self._takes_json, self._takes_events = takes
+        self._headers = headers
+        self._questions = questions
+        self._started = False  # as a stream
+        self._lock: anyio.Lock | None = None
+
+    async def notify(self, method: str, params: JsonObject) -> None:
+        """A client that takes no stream is spared: it gets the result alone."""
+        if self._takes_events:
+            await self._stream(event(notification_message(method, params)))
+
+    async def ask(self, method: str, params: JsonObject) -> JsonObject:
+        if self._questions is None or not self._takes_events:
+            raise cannot_be_asked(method)
+        return await self._questions.put(self._send_message, method, params)
+
+    async def finish(self, status: int, body: bytes) -> None:
+        """The answer itself: the whole body, or the last event."""
+        if self._started or not self._takes_json:
+            await self._stream(event(body), more=False)
+        else:
+            await respond(self._inbound.send, status, body, (JSON_TYPE, *self._headers))
+
+    async def ping(self) -> None:
+        """Keep the connection open through proxies that close silent ones."""
+        if self._takes_events:
+            await self._stream(PING)
+
+    async def _send_message(self, message: bytes) -> None:
+        await self._stream(event(message))
+
+    async def _stream(self, frame: bytes, *, more: bool = True) -> None:
+        if self._lock is None:
+            self._lock = anyio.Lock()
+        async with self._lock:  # events come from several tasks, and the head must be first
+            send = self._inbound.send
+            if not self._started:
+                self._started = True
+                headers = [*EVENT_HEADERS, *self._headers]
+                await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": frame, "more_body": more})
+
+
+class Watch:
+    """Ends the request when its client leaves, and pings while it waits. Free until `LOOK_AFTER_S`."""
+
+    __slots__ = ("_inbound", "_over", "_premises", "_reply", "_running", "_timer")
+
+    def __init__(self, premises: Premises, inbound: Inbound, reply: Reply, running: Running) -> None:
+        self._premises = premises
+        self._inbound = inbound
+        self._reply = reply
+        self._running = running
+        self._over = False
+        self._timer = asyncio.get_running_loop().call_later(LOOK_AFTER_S, self._begin)
+
+    def stop(self) -> None:
+        self._over = True
+        self._timer.cancel()
+
+    def _begin(self) -> None:
+        self._premises.tasks.start_soon(self._look)
+
+    async def _look(self) -> None:
+        """`receive` tells of the client's leaving, or of the answer's end."""
+        try:
+            while True:
+                with anyio.move_on_after(PING_EVERY_S) as patience:
+                    message = await self._inbound.receive()
+                    if message["type"] == "http.disconnect":
+                        if not self._over:
+                            self._running.end("The client left.")
+                        return
+                if patience.cancelled_caught:
+                    await self._reply.ping()
+        except Exception:
+            log.exception("A client could not be watched")
+            self._running.end("The client left.")

@@ -1,0 +1,180 @@
+"""A client's side for the tests of asking: its requests, and a person who answers what they are asked."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from fingerpost import Router, Settings
+from fingerpost.events import AccessRefused, AttemptStarted, Event, MemorySink
+from fingerpost.records import CallContext, Outcome, Pending, Principal, ServerSpec, ToolCall, new_id
+from fingerpost.servers.caller import Passage
+from fingerpost.surfaces.gateway.asking import AskedCalls, open_asking
+from fingerpost.surfaces.gateway.exchange import HANDSHAKE, MODERN, ClientRequest, Endpoint, Refusal
+from fingerpost.testing import ToolServer, tool_server
+
+DANA = Principal(name="dana", kind="key")
+EVE = Principal(name="eve", kind="key")
+MCP = Endpoint(path="/mcp", mode="all")
+FORMS: dict[str, Any] = {"elicitation": {"form": {}}}
+NOTE = {"path": "/tmp/a.txt"}
+
+DELETE = {
+    "name": "delete_note",
+    "description": "Delete one note for ever.",
+    "inputSchema": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+}
+READ = {"name": "read_note", "description": "Read a note.", "annotations": {"readOnlyHint": True}}
+
+
+def request(
+    *,
+    modern: bool = True,
+    name: str = "notes__delete_note",
+    arguments: Mapping[str, Any] = NOTE,
+    capabilities: Mapping[str, Any] = FORMS,
+    principal: Principal = DANA,
+    endpoint: Endpoint = MCP,
+    answers: Any = None,
+    state: Any = None,
+    meta: Mapping[str, Any] | None = None,
+) -> ClientRequest:
+    """A `tools/call`."""
+    params: dict[str, Any] = {"name": name, "arguments": dict(arguments)}
+    if answers is not None:
+        params["inputResponses"] = answers
+    if state is not None:
+        params["requestState"] = state
+    if meta is not None:
+        params["_meta"] = dict(meta)
+    return ClientRequest(
+        id=new_id("req"),
+        method="tools/call",
+        params=params,
+        version=MODERN if modern else HANDSHAKE,
+        endpoint=endpoint,
+        principal=principal,
+        capabilities=dict(capabilities),
+        client="inspector 1.0",
+        session=None if modern else "session-1",
+    )
+
+
+Reply = Mapping[str, Any] | Refusal | None  # None: no answer at all
+
+
+@dataclass
+class Person:
+    """The client's end of an exchange. `says` answers each question; everything seen is kept."""
+
+    says: Callable[[str, Mapping[str, Any]], Reply] = lambda method, params: None
+    questions: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list[Any])
+    told: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list[Any])
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        self.told.append((method, params))
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.questions.append((method, params))
+        reply = self.says(method, params)
+        if isinstance(reply, Refusal):
+            raise reply
+        if reply is None:
+            await anyio.sleep_forever()
+            raise AssertionError
+        return reply
+
+
+def saying(reply: Reply) -> Person:
+    """A person who answers everything with this."""
+    return Person(says=lambda method, params: reply)
+
+
+def accept(decision: str = "approve", **content: Any) -> dict[str, Any]:
+    return {"action": "accept", "content": {"decision": decision, **content}}
+
+
+class Gateway:
+    """A router with one server of notes, and the asking part in front of it."""
+
+    def __init__(self, router: Router, asked: AskedCalls, notes: ToolServer, sink: MemorySink) -> None:
+        self.router = router
+        self.asked = asked
+        self.notes = notes
+        self.sink = sink
+
+    async def call(self, asking: ClientRequest, person: Person | None = None) -> Outcome:
+        params: Any = asking.params
+        state = params.get("requestState")
+        passage = Passage(
+            input_responses=params.get("inputResponses") if asking.modern else None,
+            request_state=state if asking.modern and isinstance(state, str) else None,
+        )
+        return await self.asked.call(
+            asking,
+            person or Person(),
+            ToolCall(name=params["name"], arguments=params["arguments"]),
+            CallContext(call_id=new_id("cal"), caller=asking.principal.name, conversation=asking.caller_key),
+            passage,
+        )
+
+    async def retry(self, first: ClientRequest, outcome: Outcome, answer: Any, **changes: Any) -> Outcome:
+        """The client's next round: the same request with the answer and the state."""
+        return await self.go_on(first, outcome, {"fingerpost-approval": answer}, **changes)
+
+    async def go_on(
+        self,
+        first: ClientRequest,
+        outcome: Outcome,
+        answers: Any,
+        *,
+        person: Person | None = None,
+        **changes: Any,
+    ) -> Outcome:
+        assert outcome.result is not None
+        params = {
+            **first.params,
+            "inputResponses": answers,
+            "requestState": outcome.result["requestState"],
+        }
+        params |= changes.pop("params", {})
+        return await self.call(replace(first, params=params, **changes), person)
+
+    async def waiting(self) -> list[Pending]:
+        return await self.router.calls.approvals.waiting()
+
+    def events(self, kind: type[Event]) -> list[Any]:
+        return [event for event in self.sink.events if isinstance(event, kind)]
+
+    @property
+    def refused(self) -> list[str]:
+        return [event.reason for event in self.events(AccessRefused)]
+
+    @property
+    def attempts(self) -> int:
+        return len(self.events(AttemptStarted))
+
+
+@asynccontextmanager
+async def gateway(
+    folder: Path, *specs: ServerSpec, approval_seconds: float = 30.0, **more: Any
+) -> AsyncGenerator[Gateway]:
+    notes = tool_server("notes", [DELETE, READ])
+    sink = MemorySink()
+    settings = Settings.model_validate(
+        {
+            "store": {"url": f"sqlite:///{folder}/s.db"},
+            "gateway": {"approval_seconds": approval_seconds},
+            **more,
+        }
+    )
+    async with Router([notes.spec(), *specs], settings=settings, sinks=[sink]) as router:
+        router.servers.expect_callers()
+        await router.connect()
+        async with open_asking(router) as asked:
+            yield Gateway(router, asked, notes, sink)

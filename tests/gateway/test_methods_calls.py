@@ -1,0 +1,226 @@
+"""`tools/call`: what fits comes back as it was sent, what does not is cut honestly, errors keep codes."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from fingerpost.events import CallReceived, CallRefused
+from fingerpost.records import Era
+from fingerpost.surfaces.gateway.exchange import Refusal
+from fingerpost.testing import tool_server
+from tests.gateway.methods_kit import Answering, house, reading, text_of
+from tests.requirements import proves
+
+PICTURE = base64.b64encode(b"\x89PNG" + bytes(500)).decode()
+EVERYTHING: dict[str, Any] = {
+    "content": [
+        {"type": "text", "text": "Here.", "annotations": {"audience": ["user"], "priority": 0.5}},
+        {"type": "image", "data": PICTURE, "mimeType": "image/png", "_meta": {"x.example/alt": "a dot"}},
+        {"type": "audio", "data": PICTURE, "mimeType": "audio/wav"},
+        {
+            "type": "resource",
+            "resource": {"uri": "file:///a.txt", "text": "inside", "mimeType": "text/plain"},
+        },
+        {"type": "resource", "resource": {"uri": "file:///a.bin", "blob": PICTURE}},
+        {"type": "resource_link", "uri": "file:///b.txt", "name": "b", "description": "elsewhere"},
+    ],
+    "structuredContent": {"answer": 42, "parts": [1, 2.5, None, "x"]},
+    "isError": False,
+    "_meta": {"shop.example/cost": 3},
+}
+
+
+def server(results: dict[str, Any], **definitions: dict[str, Any]) -> Answering:
+    return Answering("shop", {name: definitions.get(name, {}) for name in results}, results)
+
+
+@proves("G8")
+@pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("modern", [False, True])
+async def test_every_kind_of_content_comes_through_untouched(tmp_path: Path, era: Era, modern: bool) -> None:
+    shop = server({"look": EVERYTHING})
+    async with house(tmp_path, shop.spec(era)) as it:
+        result = await it.call("shop__look", modern=modern)
+        for member in ("content", "structuredContent", "isError"):
+            assert result[member] == EVERYTHING[member]
+        assert result["_meta"]["shop.example/cost"] == 3
+        assert result["_meta"]["fingerpost/call"].startswith("cal_")
+
+
+@proves("G8")
+async def test_what_belongs_to_the_request_goes_along_and_our_envelope_does_not(tmp_path: Path) -> None:
+    shop = server({"look": {"content": []}})
+    async with house(tmp_path, shop.spec()) as it:
+        meta = {
+            "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "x.example/own": {"deep": [1]},
+            "progressToken": "client's own",
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "client", "version": "9"},
+            "fingerpost/intent": "for us alone",
+        }
+        await it.ask("tools/call", {"name": "shop__look", "arguments": {}, "_meta": meta}, modern=True)
+        seen = shop.seen[0].model_dump(by_alias=True)["_meta"]
+        assert seen["traceparent"] == meta["traceparent"]
+        assert seen["x.example/own"] == meta["x.example/own"]
+        assert seen.get("progressToken") != "client's own"
+        assert "fingerpost/intent" not in seen
+        assert seen["io.modelcontextprotocol/clientInfo"]["name"] != "client"
+
+
+@proves("G8")
+async def test_structured_content_that_is_no_object_is_kept_from_older_clients(tmp_path: Path) -> None:
+    result = {"content": [{"type": "text", "text": "[1]"}], "structuredContent": [1]}
+    async with house(tmp_path, server({"look": result}).spec()) as it:
+        assert "structuredContent" not in await it.call("shop__look")
+        assert (await it.call("shop__look", modern=True))["structuredContent"] == [1]
+
+
+@proves("G14")
+async def test_a_long_result_is_cut_and_keeps_its_pictures_and_its_data(tmp_path: Path) -> None:
+    rows = [{"number": number, "name": f"thing {number}"} for number in range(3000)]
+    long: dict[str, Any] = {
+        "content": [
+            {"type": "text", "text": json.dumps(rows)},
+            {"type": "image", "data": PICTURE, "mimeType": "image/png"},
+        ],
+        "structuredContent": {"rows": rows},
+    }
+    shop = server({"free": long, "bound": long}, bound={"outputSchema": {"type": "object"}})
+    async with house(tmp_path, shop.spec(), digest={"max_tokens": 300}) as it:
+        free, bound = await it.call("shop__free"), await it.call("shop__bound")
+        for cut in (free, bound):
+            assert len(text_of(cut)) < 3000
+            assert cut["_meta"]["fingerpost/handle"] in text_of(cut)
+            assert cut["content"][1] == long["content"][1]
+        assert "structuredContent" not in free  # nobody was promised it
+        assert bound["structuredContent"] == {"rows": rows}  # clients check it against its schema
+
+
+@proves("G14")
+async def test_fifty_megabytes_arrive_cut_and_can_be_read_on(tmp_path: Path) -> None:
+    rows = "\n".join(f"row {number}" for number in range(4_500_000))
+    assert len(rows) > 50_000_000
+
+    async def answer(name: str, arguments: dict[str, Any]) -> str:
+        return rows
+
+    async with house(tmp_path, tool_server("shop", [reading("look")], call=answer).spec()) as it:
+        cut = await it.call("shop__look")
+        assert len(text_of(cut)) < 50_000
+        handle = cut["_meta"]["fingerpost/handle"]
+        assert handle in text_of(cut)
+        assert text_of(await it.call("read_result", {"handle": handle})).startswith("row 0\nrow 1\n")
+
+
+@proves("G14")
+async def test_data_too_large_to_be_sent_whole_are_an_error_with_a_handle(tmp_path: Path) -> None:
+    large: dict[str, Any] = {"content": [], "structuredContent": {"text": "word " * 300_000}}
+    shop = server({"look": large}, look={"outputSchema": {"type": "object"}})
+    async with house(tmp_path, shop.spec()) as it:
+        result = await it.call("shop__look")
+        assert result["isError"] is True
+        assert "structuredContent" not in result
+        assert "1024 KiB" in text_of(result)
+        handle = result["_meta"]["fingerpost/handle"]
+        page = await it.call("read_result", {"handle": handle})
+        assert "word word" in text_of(page)
+
+
+@proves("G14")
+async def test_a_picture_of_many_megabytes_is_left_out_with_a_word(tmp_path: Path) -> None:
+    result = {"content": [{"type": "image", "data": "A" * 5_000_000, "mimeType": "image/png"}]}
+    async with house(tmp_path, server({"look": result}).spec()) as it:
+        cut = await it.call("shop__look")
+        assert "5,000,000 characters left out" in text_of(cut)
+        assert len(json.dumps(cut)) < 10_000
+
+
+@proves("G8")
+@pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
+async def test_a_servers_own_error_keeps_code_message_and_data(tmp_path: Path, era: Era) -> None:
+    shop = server({"look": MCPError(-32050, "the shop is closed", {"opens": "09:00"})})
+    async with house(tmp_path, shop.spec(era)) as it:
+        with pytest.raises(Refusal) as refused:
+            await it.call("shop__look")
+        error = refused.value
+        assert (error.code, error.message, error.data) == (-32050, "the shop is closed", {"opens": "09:00"})
+
+
+@proves("G8")
+async def test_what_we_refuse_is_a_result_a_model_can_act_on(tmp_path: Path) -> None:
+    strict = {
+        "name": "buy",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"count": {"type": "integer"}},
+            "required": ["count"],
+        },
+    }
+    shop = tool_server("shop", [strict, reading("look"), {"name": "wipe", "description": "Delete all"}])
+    rules = [
+        {"verdict": "deny", "tool": "shop/look", "arguments": {"x": "secret"}},
+        {"verdict": "allow", "tool": "shop/buy"},
+    ]
+    async with house(tmp_path, shop.spec(), policy=rules) as it:
+        invalid = await it.call("shop__buy", {})
+        assert invalid["_meta"]["fingerpost/error"] == "invalid_parameters"
+        assert "count" in text_of(invalid)
+        denied = await it.call("shop__look", {"x": "secret"})
+        assert denied["_meta"]["fingerpost/error"] == "denied"
+        waiting = await it.call("shop__wipe")
+        assert waiting["_meta"]["fingerpost/pending"] in text_of(waiting)
+        assert all(answer["isError"] is True for answer in (invalid, denied, waiting))
+        assert shop.calls == []
+        repaired = await it.call("shop__buy", {"count": "3"})
+        assert repaired["_meta"]["fingerpost/repairs"]
+        assert shop.calls == [("buy", {"count": 3})]
+
+
+@proves("G3", "G4")
+async def test_an_unknown_tool_is_refused_recorded_and_told_what_is_near(tmp_path: Path) -> None:
+    shop = tool_server("shop", [reading("look_around")])
+    async with house(tmp_path, shop.spec()) as it:
+        with pytest.raises(Refusal, match="near are shop__look_around") as refused:
+            await it.call("shop__lok_around")
+        assert refused.value.code == -32602
+        kinds = [type(event) for event in it.events.events]
+        assert CallReceived in kinds
+        assert CallRefused in kinds
+        for params in (
+            {},
+            {"name": 7},
+            {"name": ""},
+            {"name": "x" * 600},
+            {"name": "look_around", "arguments": [1]},
+        ):
+            with pytest.raises(Refusal) as refused:
+                await it.ask("tools/call", params)
+            assert refused.value.code == -32602
+
+
+@proves("G8")
+@pytest.mark.parametrize("bad", [{"inputResponses": None}, {"inputResponses": [1]}, {"requestState": 3}])
+async def test_answers_that_are_none_are_refused_and_not_taken_for_none(
+    tmp_path: Path, bad: dict[str, Any]
+) -> None:
+    shop = server({"look": {"content": []}})
+    async with house(tmp_path, shop.spec()) as it:
+        with pytest.raises(Refusal) as refused:
+            await it.ask("tools/call", {"name": "shop__look", "arguments": {}, **bad}, modern=True)
+        assert refused.value.code == -32602
+        assert shop.seen == []
+
+
+async def test_a_client_that_comes_first_waits_for_servers_and_not_for_dead_ones(tmp_path: Path) -> None:
+    shop = tool_server("shop", [reading("look")])
+    async with house(tmp_path, shop.spec(), connect=False) as it:
+        assert await it.names() == ["shop__look", "read_result"]
+    async with house(tmp_path, shop.spec(), connect=False) as it:
+        assert text_of(await it.call("shop__look", {"a": 1})) == '{"a":1}'

@@ -1,0 +1,82 @@
+"""The SDK's own client, in both eras, over HTTP, at every kind of endpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+
+from fingerpost.records import Era, ServerSpec
+from fingerpost.testing import served, tool_server
+from tests.conformance.gateway import gateway
+from tests.gateway.methods_kit import Library, reading
+from tests.requirements import proves
+
+ERAS: tuple[Era, ...] = ("2025-11-25", "2026-07-28")
+
+
+def mode_of(era: Era) -> Any:
+    return "legacy" if era == "2025-11-25" else "auto"  # asks for a description first
+
+
+@proves("G1", "G3", "G4", "G5", "G8")
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_client_lists_finds_calls_and_reads(tmp_path: Path, era: Era) -> None:
+    library = Library("library", resources=["book://a"], prompts=["summary"])
+    shop = tool_server("shop", [reading("price", "The price of a thing in the shop", thing="string")])
+    async with gateway(
+        shop.spec(),
+        library.spec(),
+        folder=tmp_path,
+        flags={"dense_scores": False},
+        profiles={"books": {"servers": ["library"], "instructions": "Only books."}},
+    ) as address:
+        async with Client(f"{address}/mcp/all", mode=mode_of(era)) as client:
+            tools = await client.list_tools()
+            assert [tool.name for tool in tools.tools] == ["library__look_up", "shop__price", "read_result"]
+            called: Any = await client.call_tool("shop__price", {"thing": "pen"})
+            assert called.content[0].text == '{"thing":"pen"}'
+            assert [str(resource.uri) for resource in (await client.list_resources()).resources] == [
+                "book://a"
+            ]
+            read: Any = await client.read_resource("book://a")
+            assert read.contents[0].text == "library: book://a"
+            prompt: Any = await client.get_prompt("library__summary")
+            assert prompt.messages[0].content.text == "library says summary"
+            with pytest.raises(MCPError, match="Unknown tool"):
+                await client.call_tool("shop__nothing", {})
+        async with Client(f"{address}/mcp/route", mode=mode_of(era)) as client:
+            found: Any = await client.call_tool("find_tools", {"request": "what is the price of a pen"})
+            assert found.structured_content["tools"][0]["name"] == "shop__price"
+            called = await client.call_tool(
+                "call_tool", {"name": "shop__price", "arguments": {"thing": "cup"}}
+            )
+            assert called.content[0].text == '{"thing":"cup"}'
+        async with Client(f"{address}/mcp/p/books", mode=mode_of(era)) as client:
+            assert [tool.name for tool in (await client.list_tools()).tools] == [
+                "library__look_up",
+                "read_result",
+            ]
+            assert "Only books." in str(client.instructions)
+
+
+@proves("G4", "G14")
+@pytest.mark.parametrize("era", ERAS)
+async def test_three_thousand_tools_of_one_server_reach_a_client(tmp_path: Path, era: Era) -> None:
+    many = tool_server("many", [reading(f"tool_{number:04}") for number in range(3000)])
+    async with served(many.server.streamable_http_app(json_response=True)) as upstream:
+        spec = ServerSpec(name="many", transport="http", url=f"{upstream}/mcp", era=era)
+        async with (
+            gateway(spec, folder=tmp_path) as address,
+            Client(f"{address}/mcp/all", mode=mode_of(era)) as client,
+        ):
+            names: list[str] = []
+            cursor: str | None = None
+            while cursor is not None or not names:
+                page = await client.list_tools(cursor=cursor)
+                names += [tool.name for tool in page.tools]
+                cursor = page.next_cursor
+            assert names == [*(f"many__tool_{number:04}" for number in range(3000)), "read_result"]

@@ -1,0 +1,197 @@
+"""Resources, templates, prompts and completions of many servers, as one collection."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fingerpost.records import Effect, Era, Principal, Scope
+from fingerpost.surfaces.gateway.exchange import Refusal
+from tests.gateway.methods_kit import ALL, LOCAL, Library, house, profile, request, until
+from tests.requirements import proves
+
+ERAS: tuple[Era, ...] = ("2025-11-25", "2026-07-28")
+
+
+def libraries(era: Era = "2025-11-25") -> tuple[Library, Library]:
+    one = Library(
+        "one",
+        resources=["book://a", "book://b"],
+        templates=["book://shelf/{number}"],
+        prompts=["summary", "quiz"],
+    )
+    two = Library("two", resources=["book://a", "map://c"], templates=["map://{+path}"], prompts=["summary"])
+    return one, two
+
+
+@proves("G8")
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("modern", [False, True])
+async def test_everything_is_listed_and_read_from_whose_it_is(tmp_path: Path, era: Era, modern: bool) -> None:
+    one, two = libraries()
+    async with house(tmp_path, one.spec(era=era), two.spec(era=era)) as it:
+        listed = (await it.ask("resources/list", modern=modern))["resources"]
+        uris = [resource["uri"] for resource in listed]
+        assert uris == ["book://a", "book://b", "fingerpost://two/book://a", "map://c"]
+        for uri, said in (
+            ("book://a", "one: book://a"),
+            ("fingerpost://two/book://a", "two: book://a"),
+            ("map://c", "two: map://c"),
+            ("book://shelf/7", "one: book://shelf/7"),  # by its template
+            ("map://deep/in/there?x#y", "two: map://deep/in/there?x#y"),
+        ):
+            read = await it.ask("resources/read", {"uri": uri}, modern=modern)
+            assert read["contents"][0]["text"] == said
+            assert read["contents"][0]["uri"] == uri
+            if modern:
+                assert isinstance(read["ttlMs"], int)
+                assert read["cacheScope"] in ("private", "public")
+        templates = (await it.ask("resources/templates/list", modern=modern))["resourceTemplates"]
+        assert [template["uriTemplate"] for template in templates] == [
+            "book://shelf/{number}",
+            "map://{+path}",
+        ]
+
+
+@proves("G8")
+async def test_prompts_are_named_as_tools_are(tmp_path: Path) -> None:
+    one, two = libraries()
+    async with house(tmp_path, one.spec(prefix=False), two.spec()) as it:
+        names = [prompt["name"] for prompt in (await it.ask("prompts/list"))["prompts"]]
+        assert names == ["summary", "quiz", "two__summary"]
+        got = await it.ask("prompts/get", {"name": "two__summary", "arguments": {"of": "x"}})
+        assert got["messages"][0]["content"]["text"] == "two says summary"
+        assert two.asked == [("prompt", ("summary", {"of": "x"}))]
+        with pytest.raises(Refusal, match="Unknown prompt") as refused:
+            await it.ask("prompts/get", {"name": "poem"})
+        assert refused.value.code == -32602
+
+
+@proves("G8")
+async def test_completions_go_to_whose_prompt_or_template_it_is(tmp_path: Path) -> None:
+    one, two = libraries()
+    async with house(tmp_path, one.spec(prefix=False), two.spec()) as it:
+        argument = {"name": "of", "value": "b"}
+        for reference, values in (
+            ({"type": "ref/prompt", "name": "quiz"}, ["one!"]),
+            ({"type": "ref/prompt", "name": "two__summary"}, ["two!"]),
+            ({"type": "ref/resource", "uri": "map://{+path}"}, ["two!"]),
+        ):
+            done = await it.ask("completion/complete", {"ref": reference, "argument": argument})
+            assert done["completion"]["values"] == values
+        for reference in ({"type": "ref/prompt", "name": "poem"}, {"type": "ref/resource"}, 7):
+            with pytest.raises(Refusal):
+                await it.ask("completion/complete", {"ref": reference, "argument": argument})
+
+
+@proves("G8")
+@pytest.mark.parametrize(("modern", "code"), [(False, -32002), (True, -32602)])
+async def test_a_resource_nobody_has_is_refused_in_the_words_of_the_era(
+    tmp_path: Path, modern: bool, code: int
+) -> None:
+    one, two = libraries()
+    async with house(tmp_path, one.spec(), two.spec()) as it:
+        with pytest.raises(Refusal) as refused:
+            await it.ask("resources/read", {"uri": "song://x"}, modern=modern)
+        assert (refused.value.code, refused.value.data) == (code, {"uri": "song://x"})
+        assert one.asked == two.asked == []  # nobody else's business
+
+
+@proves("G5", "G10")
+async def test_nobody_reads_what_belongs_to_a_server_they_may_not_use(tmp_path: Path) -> None:
+    one, two = libraries()
+    settings: dict[str, Any] = {"profiles": {"maps": {"servers": ["two"]}, "writers": {"effects": ["write"]}}}
+    async with house(tmp_path, one.spec(), two.spec(), **settings) as it:
+        clerk = Principal(name="clerk", kind="key", scope=Scope(tools=("two/look_up",)))
+        writer = Principal(name="writer", kind="key", scope=Scope(effects=(Effect.WRITE,)))
+        mapped: tuple[dict[str, Any], ...] = ({"by": clerk}, {"at": profile("maps")})
+        closed: tuple[dict[str, Any], ...] = ({"by": writer}, {"at": profile("writers")})
+        for how in mapped:
+            listed = (await it.ask("resources/list", **how))["resources"]
+            assert [resource["uri"] for resource in listed] == ["book://a", "map://c"]
+            read = await it.ask("resources/read", {"uri": "book://a"}, **how)
+            assert read["contents"][0]["text"] == "two: book://a"
+            for method in ("resources/read", "resources/subscribe"):
+                with pytest.raises(Refusal):
+                    await it.ask(method, {"uri": "fingerpost://one/book://b"}, **how)
+            with pytest.raises(Refusal):
+                await it.ask("prompts/get", {"name": "one__quiz"}, **how)
+        for how in closed:
+            assert (await it.ask("prompts/list", **how)) == {"prompts": []}
+        assert one.asked == []
+
+
+@proves("G8")
+async def test_a_resource_is_watched_once_however_many_sessions_watch_it(tmp_path: Path) -> None:
+    one, two = libraries()
+    async with house(tmp_path, one.spec(), two.spec()) as it:
+        it.crowd.listeners += [request("initialize", session=name) for name in ("first", "second", "third")]
+        for session in ("first", "second"):
+            assert await it.ask("resources/subscribe", {"uri": "book://a"}, session=session) == {}
+        await it.ask("resources/subscribe", {"uri": "fingerpost://two/book://a"}, session="third")
+        assert one.asked == two.asked == [("subscribe", "book://a")]
+        it.methods.news.heard("one", "notifications/resources/updated", {"uri": "book://a"})
+        it.methods.news.heard("two", "notifications/resources/updated", {"uri": "book://a"})
+        updated = "notifications/resources/updated"
+        assert it.crowd.heard == [
+            ("first", updated, {"uri": "book://a"}),
+            ("second", updated, {"uri": "book://a"}),
+            ("third", updated, {"uri": "fingerpost://two/book://a"}),
+        ]
+        await it.ask("resources/unsubscribe", {"uri": "book://a"}, session="first")
+        assert len(one.asked) == 1
+        it.methods.left("second")
+        it.methods.left("third")
+        await until(lambda: len(one.asked) + len(two.asked) == 4)
+        assert one.asked[-1] == two.asked[-1] == ("unsubscribe", "book://a")
+
+
+@proves("G8")
+async def test_each_session_hears_logs_at_the_level_it_asked_for(tmp_path: Path) -> None:
+    one, _ = libraries()
+    async with house(tmp_path, one.spec()) as it:
+        it.crowd.listeners += [request("initialize", session=name) for name in ("quiet", "curious", "silent")]
+        assert await it.ask("logging/setLevel", {"level": "error"}, session="quiet") == {}
+        await it.ask("logging/setLevel", {"level": "debug"}, session="curious")
+        for level in ("debug", "info", "critical"):
+            it.methods.news.heard("one", "notifications/message", {"level": level, "data": "x"})
+        heard = [(who, params["level"]) for who, _, params in it.crowd.heard]
+        assert [level for who, level in heard if who == "quiet"] == ["critical"]
+        assert [level for who, level in heard if who == "curious"] == ["debug", "info", "critical"]
+        assert [level for who, level in heard if who == "silent"] == ["info", "critical"]
+        for bad in ({"level": "loud"}, {}):
+            with pytest.raises(Refusal):
+                await it.ask("logging/setLevel", bad)
+        with pytest.raises(Refusal) as refused:
+            await it.ask("logging/setLevel", {"level": "debug"}, modern=True)
+        assert refused.value.code == -32601
+
+
+@proves("G1", "G8")
+async def test_an_endpoint_describes_what_its_servers_can_do(tmp_path: Path) -> None:
+    one, _ = libraries()
+    settings: dict[str, Any] = {
+        "gateway": {"instructions": "Be kind."},
+        "profiles": {"none": {"servers": ["other"], "instructions": "Little here."}},
+    }
+    async with house(tmp_path, one.spec(), **settings) as it:
+        await it.methods.ready(ALL, LOCAL)
+        asking = request("initialize")
+        said: Any = it.methods.describe(asking.endpoint, asking.principal, asking.version)
+        assert said["capabilities"]["tools"] == {"listChanged": True}
+        assert said["capabilities"]["prompts"] == {"listChanged": True}
+        assert set(said["capabilities"]) >= {"tools", "resources", "prompts", "completions"}
+        assert said["serverInfo"]["name"] == "fingerpost"
+        parts = said["instructions"].split("\n\n")
+        assert parts[0] == "Be kind."
+        assert "read_result" in parts[1]
+        assert parts[2].endswith("- one: one keeps books.")
+        assert it.methods.describe(asking.endpoint, asking.principal, asking.version) == said
+        bare: Any = it.methods.describe(profile("none"), asking.principal, asking.version)
+        assert set(bare["capabilities"]) == {"tools"}
+        assert "Little here." in bare["instructions"]
+        assert "keeps books" not in bare["instructions"]
+        with pytest.raises(Refusal, match="no profile"):
+            it.methods.describe(profile("unheard"), asking.principal, asking.version)

@@ -1,0 +1,23 @@
+"""The short version of `python -m benchmarks gateway-soak`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from benchmarks.gateway.soak import Soak
+
+from tests.requirements import proves
+
+
+@proves("G13")
+@pytest.mark.timeout(60)
+async def test_every_call_is_answered_while_servers_are_killed(tmp_path: Path) -> None:
+    found = await Soak(tmp_path, workers=8).run(seconds=8, kill_every=2)
+
+    assert found.lost == []
+    assert found.faults == [], found.log
+    assert found.kills >= 3
+    assert found.results > 50
+    assert sum(found.errors.values()) > 0, "nobody noticed that servers were killed"
+    assert found.growth < 40, f"memory grew by {found.growth:.0f} MiB in a few seconds"

@@ -1,0 +1,178 @@
+"""A small gateway on a real port: the wire alone, with methods that need no tools."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import orjson
+
+from fingerpost.events import MemorySink
+from fingerpost.records import JsonObject, Principal
+from fingerpost.settings import GatewaySettings, ProfileSettings
+from fingerpost.surfaces.gateway.app import GatewayApp
+from fingerpost.surfaces.gateway.exchange import (
+    ClientRequest,
+    Denial,
+    Encoded,
+    Endpoint,
+    Exchange,
+    Refusal,
+)
+from fingerpost.surfaces.gateway.wire.audience import Listeners
+from fingerpost.surfaces.gateway.wire.port import address_of, listen_at, serve_app
+
+ECHO: JsonObject = {
+    "name": "echo",
+    "inputSchema": {
+        "type": "object",
+        "properties": {"text": {"type": "string", "x-mcp-header": "Text"}},
+    },
+}
+
+
+class OpenGate:
+    """Lets everybody in; who they are is what they say. `Host: evil.example` stays outside."""
+
+    async def admit(
+        self, headers: Mapping[str, str], endpoint: Endpoint, *, remote: str = ""
+    ) -> Principal | Denial:
+        del endpoint, remote
+        if headers.get("host") == "evil.example":
+            return Denial(status=403, message="This host is not ours.", headers=(("x-why", "host"),))
+        return Principal(name=headers.get("x-who", "local"))
+
+    def allows_page(self, headers: Mapping[str, str]) -> bool:
+        return headers.get("origin") in ("https://good.example",)
+
+    def documents(self) -> Mapping[str, JsonObject]:
+        return {"/.well-known/oauth-protected-resource": {"resource": "here"}}
+
+
+@dataclass
+class SmallMethods:
+    """Tools whose only use is to show what the wire does with them."""
+
+    requests: list[ClientRequest] = field(default_factory=list[ClientRequest])
+    left_sessions: list[str] = field(default_factory=list[str])
+    cancelled: anyio.Event = field(default_factory=anyio.Event)
+    entered: anyio.Event = field(default_factory=anyio.Event)
+    proceed: anyio.Event = field(default_factory=anyio.Event)
+
+    async def answer(self, request: ClientRequest, exchange: Exchange) -> JsonObject | Encoded:
+        self.requests.append(request)
+        if request.method == "tools/list":
+            return Encoded(
+                orjson.dumps({"tools": [ECHO], "ttlMs": 1, "cacheScope": "public", **_complete(request)})
+            )
+        if request.method == "tools/call":
+            return await self._call(request, exchange)
+        raise Refusal(-32601, f"No method {request.method}")
+
+    async def _call(self, request: ClientRequest, exchange: Exchange) -> JsonObject:
+        name = str(request.params.get("name"))
+        arguments: Any = request.params.get("arguments") or {}
+        match name:
+            case "echo":
+                text = arguments.get("text", "")
+            case "tell":
+                await exchange.notify("notifications/message", {"level": "info", "data": "one"})
+                await exchange.notify("notifications/message", {"level": "info", "data": "two"})
+                text = "told"
+            case "ask":
+                answer = await exchange.ask("elicitation/create", arguments)
+                text = orjson.dumps(answer).decode()
+            case "wait":
+                self.entered.set()
+                try:
+                    await self.proceed.wait()
+                except anyio.get_cancelled_exc_class():
+                    self.cancelled.set()
+                    raise
+                text = "waited"
+            case "fail":
+                message = "a secret of the inside"
+                raise RuntimeError(message)
+            case "odd":
+                text = "\ud800 and 1"
+            case _:
+                raise Refusal(-32602, f"No tool {name}", {"tool": name})
+        return {"content": [{"type": "text", "text": text}]}
+
+    async def ready(self, endpoint: Endpoint, principal: Principal) -> None:
+        del endpoint, principal
+
+    def describe(self, endpoint: Endpoint, principal: Principal, version: str) -> JsonObject:
+        del principal, version
+        return {
+            "capabilities": {"tools": {"listChanged": True}},
+            "serverInfo": {"name": "small", "version": "1"},
+            "instructions": endpoint.path,
+        }
+
+    def input_schema(self, endpoint: Endpoint, principal: Principal, name: str) -> JsonObject | None:
+        del endpoint, principal
+        schema = ECHO["inputSchema"]
+        return schema if name == "echo" and isinstance(schema, dict) else None
+
+    def left(self, session: str) -> None:
+        self.left_sessions.append(session)
+
+
+def _complete(request: ClientRequest) -> JsonObject:
+    return {"resultType": "complete"} if request.modern else {}
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where something listens."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Place(Address):
+    """A gateway that runs."""
+
+    methods: SmallMethods
+    audience: Listeners
+    events: MemorySink
+    app: GatewayApp
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}/mcp"
+
+
+@asynccontextmanager
+async def small_gateway(**settings: Any) -> AsyncGenerator[Place]:
+    """The wire on a free port of this machine."""
+    chosen = GatewaySettings(**settings)
+    methods, audience, events = SmallMethods(), Listeners(), MemorySink()
+    listening = listen_at("127.0.0.1", 0)
+    host, port = address_of(listening).rsplit(":", 1)
+    app = GatewayApp(
+        methods,
+        OpenGate(),
+        chosen,
+        events,
+        profiles={"support": ProfileSettings(mode="route")},
+        audience=audience,
+    )
+    up = anyio.Event()
+    with listening:
+        async with app, anyio.create_task_group() as tasks:
+
+            async def run() -> None:
+                await serve_app(
+                    app, listening, arrival_seconds=chosen.request_seconds, started=up.set, signals=False
+                )
+
+            tasks.start_soon(run)
+            await up.wait()
+            yield Place(host, int(port), methods, audience, events, app)
+            tasks.cancel_scope.cancel()

@@ -1,0 +1,123 @@
+"""`fingerpost keys`, as a person uses it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+from click.testing import CliRunner, Result
+
+from fingerpost.errors import ConfigError
+from fingerpost.events import KeyChanged
+from fingerpost.store import Store
+from fingerpost.surfaces.cli.keys import keys
+from tests.requirements import proves
+
+
+class Person:
+    """Runs the command with a store of their own."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self._runner = CliRunner(
+            env={"FINGERPOST_STORE__URL": f"sqlite:///{home}/store.db", "HOME": str(home)}
+        )
+
+    def runs(self, *arguments: str) -> Result:
+        settings = self.home / "fingerpost.toml"
+        if not settings.exists():
+            settings.write_text('[profiles.daily]\n[servers.git]\ncommand = "git-mcp"\n')
+        given = [*arguments, "--config", str(settings)]
+        return self._runner.invoke(keys, given, standalone_mode=False)
+
+    def reads(self, *arguments: str) -> Any:
+        return json.loads(self.runs(*arguments, "--json").stdout)
+
+
+@pytest.fixture
+def person(tmp_path: Path) -> Person:
+    return Person(tmp_path)
+
+
+@proves("G10")
+def test_a_key_is_shown_once_listed_with_what_it_opens_and_revoked(person: Person) -> None:
+    made = person.runs(
+        "add", "ci", "--server", "git", "--tool", "git/log*", "--effect", "read", "--profile", "daily"
+    )
+    key = made.stdout.strip()
+    assert key.startswith("fp_")
+    assert "\n" not in key  # stdout is the key alone: it can be piped
+    assert "servers git; tools git/log*; effects read; profiles daily" in made.stderr
+    assert "note" not in made.stderr
+    listed = person.runs()
+    assert "ci" in listed.stdout
+    assert "effects read" in listed.stdout
+    assert key not in listed.stdout
+    assert person.runs("revoke", "ci").return_value == 0
+    assert "revoked" in person.runs("list").stdout
+    again = person.runs("revoke", "ci")
+    assert again.return_value == 1
+    assert "fingerpost keys" in again.stderr
+
+
+@proves("G10")
+def test_programs_get_json_without_the_hash(person: Person) -> None:
+    made = person.reads("add", "laptop", "--expires", "30d")
+    assert made["key"].startswith(f"fp_{made['key_id'].removeprefix('key_')}_")
+    (kept,) = person.reads("list")
+    assert kept["state"].startswith("good until")
+    assert "digest" not in kept
+    assert "key" not in kept
+    assert person.reads("revoke", "laptop") == {"name": "laptop", "revoked": True}
+
+
+@pytest.mark.parametrize("when", ["45m", "12h", "30d", "2w", "2999-01-31"])
+def test_when_a_key_ends_can_be_said_in_words_people_use(person: Person, when: str) -> None:
+    assert person.reads("add", "laptop", "--expires", when)["expires"] is not None
+
+
+@pytest.mark.parametrize("when", ["soon", "30", "-3d", "2026-13-01", ""])
+def test_an_end_that_is_none_is_explained(person: Person, when: str) -> None:
+    done = person.runs("add", "laptop", "--expires", when)
+    assert "30d" in str(done.exception)
+    assert person.reads("list") == []
+
+
+def test_names_that_nothing_has_are_pointed_out(person: Person) -> None:
+    done = person.runs("add", "ci", "--server", "gti", "--server", "g*", "--profile", "dayly")
+    assert "no server is named gti" in done.stderr
+    assert "no profile is named dayly" in done.stderr
+    assert "g*" not in done.stderr.split("ci opens")[0]
+
+
+def test_a_name_that_is_taken_or_past_is_refused_with_the_next_step(person: Person) -> None:
+    person.runs("add", "ci")
+    taken = person.runs("add", "ci").exception
+    assert isinstance(taken, ConfigError)
+    assert "keys revoke ci" in (taken.hint or "")
+    assert isinstance(person.runs("add", "local").exception, ConfigError)
+    assert isinstance(person.runs("add", "old", "--expires", "2020-01-01").exception, ConfigError)
+
+
+def test_without_keys_the_next_step_is_named(person: Person) -> None:
+    assert "fingerpost keys add" in person.runs().stdout
+
+
+@proves("G10")
+async def test_making_and_revoking_a_key_is_in_the_audit_trail(person: Person) -> None:
+    def work() -> tuple[str, int]:
+        key = person.runs("add", "ci").stdout.strip()
+        return key, person.runs("revoke", "ci").return_value
+
+    key, revoked = await anyio.to_thread.run_sync(work)
+    assert revoked == 0
+    async with Store.open(f"sqlite:///{person.home}/store.db") as store:
+        recorded = [entry.event for entry in await store.journal.events(kinds=("key_changed",))]
+    changes = [event.change for event in recorded if isinstance(event, KeyChanged)]
+    assert changes == ["made", "revoked"]
+    assert key.rpartition("_")[2] not in str(recorded)
+    assert KeyChanged.audited

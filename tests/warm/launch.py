@@ -1,0 +1,48 @@
+"""Stands for one command: hands everything it was given to the zygote, and ends as the command ends.
+
+Run: `python -I -S launch.py ADDRESS ARGUMENT…`. Whoever kills this kills the command: the zygote
+sees the line break.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+from types import FrameType
+
+PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+def main() -> None:
+    line = socket.socket(socket.AF_UNIX)
+    line.connect(sys.argv[1])
+
+    def pass_on(number: int, _: FrameType | None) -> None:
+        line.send(bytes([number]))
+
+    here = os.getcwd()  # noqa: PTH109 - loading pathlib would take longer than all of this
+    wish = json.dumps({"arguments": sys.argv[2:], "folder": here, "environment": dict(os.environ)})
+    body = wish.encode()
+    socket.send_fds(line, [len(body).to_bytes(4)], [0, 1, 2])
+    line.sendall(body)
+    for number in PASSED_ON:
+        signal.signal(number, pass_on)
+    for stream in (0, 1, 2):  # the command has them now: a reader must see the end when the command ends
+        os.close(stream)
+    end_as(line.recv(8))
+
+
+def end_as(told: bytes) -> None:
+    code = int.from_bytes(told, signed=True) if told else 70
+    if code < 0:
+        if -code in PASSED_ON:  # the others were never handled, and some cannot be
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,227 @@
+"""The process that has loaded everything a command loads, and forks one for every wish that comes.
+
+Run: `python zygote.py ADDRESS`. It has one thread and no event loop, so what it forks is as good as
+new: own process, session, folder, environment, streams and signals, and a normal end of the
+interpreter. It ends, and all its commands with it, when its input ends.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import selectors
+import signal
+import socket
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, TextIO
+
+STREAMS: Final = 3
+FIRST: Final = 4  # bytes that say how long a wish is
+PATIENCE: Final = 10.0  # seconds for a wish that was begun
+LOADED: Final = (  # what commands load only when they run; nothing here starts a thread
+    "anyio._backends._asyncio",
+    "fingerpost.router.answerer",
+    "fingerpost.router.guide",
+    "fingerpost.servers",
+    "rich.console",
+    "rich.live",
+    "rich.markdown",
+    "rich.table",
+    "tokenizers",
+    "uvloop",
+)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One command to run: as it was given to `launch.py`."""
+
+    arguments: list[str]
+    folder: str
+    environment: dict[str, str]
+    streams: list[int]
+
+
+def load() -> None:
+    cli = importlib.import_module("fingerpost.surfaces.cli")
+    for module in pkgutil.iter_modules(cli.__path__):
+        importlib.import_module(f"fingerpost.surfaces.cli.{module.name}")
+    for name in LOADED:
+        importlib.import_module(name)
+    tasks = Path("/proc/self/task")  # of Linux
+    assert not tasks.exists() or len(list(tasks.iterdir())) == 1, "a thread would be lost in a fork"
+    gc.collect()
+    gc.freeze()  # what all commands share is looked through by none of them
+
+
+class Zygote:
+    """Takes wishes and forks; tells the launchers how their commands ended."""
+
+    def __init__(self, address: str) -> None:
+        self._door = socket.socket(socket.AF_UNIX)
+        self._door.bind(address)
+        self._door.listen(128)
+        self._woken, self._wake = socket.socketpair()
+        self._wake.setblocking(False)
+        self._woken.setblocking(False)
+        self._events = selectors.DefaultSelector()
+        for source in (self._door, self._woken, sys.stdin):
+            self._events.register(source, selectors.EVENT_READ)
+        self._lines: dict[int, socket.socket] = {}  # of running commands, by their process
+        self._loaded = False
+        signal.signal(signal.SIGCHLD, _do_nothing)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the test session, which ends us
+        signal.set_wakeup_fd(self._wake.fileno())
+
+    def next_command(self) -> Wish | None:
+        """Returns in every forked process with its command, and in the first one with none at the end."""
+        while True:
+            for key, _ in self._events.select():
+                if key.fileobj is sys.stdin:
+                    self._end_all()
+                    return None
+                if key.fileobj is self._woken:
+                    self._woken.recv(4096)
+                    self._reap()
+                elif key.fileobj is self._door:
+                    wish = self._take_wish()
+                    if wish is not None:
+                        return wish
+                else:
+                    self._hear(key.data)
+
+    def _take_wish(self) -> Wish | None:
+        line, _ = self._door.accept()
+        if not self._loaded:
+            load()
+            self._loaded = True
+        try:
+            wish = _read(line)
+        except (OSError, ValueError):  # the launcher is gone already
+            line.close()
+            return None
+        child = os.fork()
+        if child == 0:
+            line.close()
+            self._forget()
+            return wish
+        for stream in wish.streams:
+            os.close(stream)
+        self._lines[child] = line
+        self._events.register(line, selectors.EVENT_READ, child)
+        return None
+
+    def _hear(self, child: int) -> None:
+        """A signal to pass on; or the launcher is gone, and its command goes too."""
+        line = self._lines.get(child)
+        if line is None:
+            return
+        try:
+            numbers = line.recv(64)
+        except OSError:
+            numbers = b""
+        for number in numbers:
+            os.kill(child, number)
+        if not numbers:
+            self._events.unregister(line)
+            _end(child)
+
+    def _reap(self) -> None:
+        while self._lines:
+            child, status = os.waitpid(-1, os.WNOHANG)
+            if child == 0:
+                return
+            line = self._lines.pop(child)
+            if line in self._events.get_map():
+                self._events.unregister(line)
+            with suppress(OSError):  # nobody may be waiting for it any more
+                line.send(os.waitstatus_to_exitcode(status).to_bytes(4, signed=True))
+            line.close()
+
+    def _end_all(self) -> None:
+        for child in self._lines:
+            _end(child)
+        while self._lines:
+            self._reap()
+            time.sleep(0.01)
+
+    def _forget(self) -> None:
+        """In a forked process: nothing of ours stays open or handles a signal."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._events.close()
+        for mine in (self._door, self._woken, self._wake, *self._lines.values()):
+            mine.close()
+
+
+def _end(child: int) -> None:
+    os.kill(child, signal.SIGKILL)
+    with suppress(ProcessLookupError):  # it may not have begun a session yet
+        os.killpg(child, signal.SIGKILL)
+
+
+def _do_nothing(_: int, __: FrameType | None) -> None:
+    """A handler of our own is what makes a signal wake us."""
+
+
+def _read(line: socket.socket) -> Wish:
+    line.settimeout(PATIENCE)
+    head, streams, _, _ = socket.recv_fds(line, FIRST, STREAMS)
+    length = int.from_bytes(head)
+    body = b""
+    while len(body) < length:
+        piece = line.recv(length - len(body))
+        if not piece:
+            raise ValueError("the wish ended in the middle")
+        body += piece
+    line.settimeout(None)
+    told: dict[str, Any] = json.loads(body)
+    return Wish(told["arguments"], told["folder"], told["environment"], list(streams))
+
+
+def become(wish: Wish) -> None:
+    """Take on everything the command was given, as if it had been started with it."""
+    os.setsid()
+    for number, stream in enumerate(wish.streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(wish.folder)
+    os.environ.clear()
+    os.environ.update(wish.environment)
+    time.tzset()
+    sys.argv = ["fingerpost", *wish.arguments]
+    unbuffered = bool(wish.environment.get("PYTHONUNBUFFERED"))
+    sys.stdin = sys.__stdin__ = _text(0, "r", errors="surrogateescape")
+    sys.stdout = sys.__stdout__ = _text(1, "w", errors="surrogateescape", at_once=unbuffered)
+    sys.stderr = sys.__stderr__ = _text(2, "w", errors="backslashreplace", at_once=unbuffered, lines=True)
+
+
+def _text(number: int, mode: str, *, errors: str, at_once: bool = False, lines: bool = False) -> TextIO:
+    stream: Any = open(number, mode, encoding="utf-8", errors=errors, closefd=False)  # noqa: SIM115
+    if mode == "w":
+        stream.reconfigure(line_buffering=lines or stream.isatty(), write_through=at_once)
+    return stream
+
+
+def main() -> None:
+    sys.path.pop(0)  # the folder of this file, where a command would not look
+    zygote = Zygote(sys.argv[1])
+    sys.stdout.write("listening\n")
+    sys.stdout.flush()
+    wish = zygote.next_command()
+    if wish is not None:
+        become(wish)
+        importlib.import_module("fingerpost.surfaces.cli.main").main()
+
+
+if __name__ == "__main__":
+    main()
