@@ -31,6 +31,9 @@ $(MCP1)/.ready: constraints-mcp1.txt
 node_modules/.ready: package.json package-lock.json
 	@echo "installing Node packages"
 	@npm ci --silent --no-audit --no-fund
+	@# Not in the lock file: its builder has parts for every system, and few registries hold them all.
+	@npm install --silent --no-audit --no-fund --no-save --no-package-lock --omit=optional \
+		@modelcontextprotocol/inspector@2.12.0
 	@touch $@
 
 up: install ## Set up everything, connect the example servers, show their tools, route and answer requests
