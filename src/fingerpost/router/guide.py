@@ -128,9 +128,7 @@ class Guide:
         """
         await self._learn()
         who = (wanted.get("caller"), wanted.get("profile"), wanted.get("scopes", ()))
-        view = self._sight.known(snapshot, *who) or await anyio.to_thread.run_sync(
-            self._sight.of, snapshot, *who
-        )
+        view = await self._sight.look(snapshot, *who)
         request = self._request(snapshot, packet, view, wanted)
         if text is not None:
             request = replace(request, text=text)

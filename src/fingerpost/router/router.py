@@ -333,18 +333,13 @@ class Router:
         self, *, caller: str | None = None, profile: str | None = None, scopes: tuple[Scope, ...] = ()
     ) -> View:
         """The tools this caller may see and call. Worked out once for each until the catalog changes."""
-        tools = self.tools
-        return self._sight.known(tools, caller, profile, scopes) or self._sight.of(
-            tools, caller, profile, scopes
-        )
+        return self._sight.of(self.tools, caller, profile, scopes)
 
     async def look(
         self, *, caller: str | None = None, profile: str | None = None, scopes: tuple[Scope, ...] = ()
     ) -> View:
         """The same, worked out in a thread: many tools against many rules take a while."""
-        tools = self.tools
-        known = self._sight.known(tools, caller, profile, scopes)
-        return known or await anyio.to_thread.run_sync(self._sight.of, tools, caller, profile, scopes)
+        return await self._sight.look(self.tools, caller, profile, scopes)
 
     async def accept(self, key: str, *, by: str, fingerprint: str) -> Pin:
         """A person accepts the changed definition of a quarantined tool; it is offered again.

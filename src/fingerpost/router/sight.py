@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Final
 
+import anyio.to_thread
+
 from fingerpost.call.hiding import hidden_tools
 from fingerpost.catalog import Snapshot
 from fingerpost.records import HiddenTool, Scope
@@ -71,6 +73,13 @@ class Sight:
             while len(self._views) > KEPT:
                 self._views.popitem(last=False)
             return view
+
+    async def look(
+        self, snapshot: Snapshot, caller: str | None, profile: str | None, scopes: tuple[Scope, ...] = ()
+    ) -> View:
+        """The same, worked out in a thread where it was not before."""
+        known = self.known(snapshot, caller, profile, scopes)
+        return known or await anyio.to_thread.run_sync(self.of, snapshot, caller, profile, scopes)
 
     def _look(
         self, snapshot: Snapshot, caller: str | None, profile: str | None, scopes: tuple[Scope, ...]

@@ -21,6 +21,7 @@ from fingerpost.call.execution.slots import NoSlot, Slots
 from fingerpost.errors import StoreUnavailable, ToolTimeout
 from fingerpost.events import Event
 from fingerpost.records import Effect, JsonObject
+from fingerpost.servers.clock import Clock
 
 GRACE_SECONDS = 1.0  # for a door that keeps its own deadline, to say so in its own words
 
@@ -121,12 +122,8 @@ class Attempts:
         journey.sending(leg, attempt)
         call = leg.call
         with anyio.move_on_after(seconds + GRACE_SECONDS) as scope:
-            if leg.passage is None:
-                return await self._door.call(
-                    call.server, call.name, call.arguments, timeout=seconds, on_progress=leg.on_progress
-                )
             if leg.dialogue is not None:
-                leg.dialogue.deadline = scope
+                leg.dialogue.clock = Clock(scope)
             return await self._door.call(
                 call.server,
                 call.name,

@@ -7,13 +7,11 @@ person thinks, the tool's time stands still: it is not the tool that is slow.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
-
-import anyio
 
 from fingerpost.records import JsonObject
 from fingerpost.servers.caller import CallerSide, Passage
+from fingerpost.servers.clock import Clock
 
 
 class Dialogue:
@@ -21,10 +19,8 @@ class Dialogue:
 
     def __init__(self, caller: CallerSide) -> None:
         self._caller = caller
-        self._open = 0  # questions without an answer yet
-        self._left = 0.0  # of the deadline, while it stands still
         self.begun = False
-        self.deadline: anyio.CancelScope | None = None  # of the attempt under way
+        self.clock = Clock()  # of the attempt under way
 
     @property
     def key(self) -> str:
@@ -44,25 +40,11 @@ class Dialogue:
 
     async def ask(self, method: str, params: JsonObject) -> JsonObject:
         self.begun = True
-        self._pause()
-        try:
+        with self.clock.stopped():
             return await self._caller.ask(method, params)
-        finally:
-            self._go_on()
 
     async def tell(self, method: str, params: JsonObject) -> None:
         await self._caller.tell(method, params)
-
-    def _pause(self) -> None:
-        self._open += 1
-        if self._open == 1 and self.deadline is not None:
-            self._left = self.deadline.deadline - anyio.current_time()
-            self.deadline.deadline = math.inf
-
-    def _go_on(self) -> None:
-        self._open -= 1
-        if self._open == 0 and self.deadline is not None:
-            self.deadline.deadline = anyio.current_time() + self._left
 
 
 def watched(passage: Passage | None) -> tuple[Passage | None, Dialogue | None]:

@@ -7,7 +7,7 @@ start, and a client that comes early waits for the servers, not for us.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from fingerpost.router import Router
     from fingerpost.settings import Loaded
 
-LOOK_EVERY_S = 0.2
 SETTLED_S = 60.0
 
 
@@ -95,39 +94,46 @@ def _run(work: Callable[[], Coroutine[Any, Any, int]]) -> int:
 @asynccontextmanager
 async def _connecting(router: Router, *, quiet: bool) -> AsyncGenerator[None]:
     """All servers connect while we serve already; each is told about once it is up or failed."""
-    async with anyio.create_task_group() as tasks:
+    with ExitStack() as stack:
+        if not quiet:
+            stack.callback(_tell_of_servers(router))
         router.servers.expect_callers()
         router.servers.start()
-        tasks.start_soon(_tell_of_servers, router, quiet)
-        tasks.start_soon(_warm_up, router)
-        try:
-            yield
-        finally:
-            tasks.cancel_scope.cancel()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_warm_up, router)
+            try:
+                yield
+            finally:
+                tasks.cancel_scope.cancel()
 
 
 async def _warm_up(router: Router) -> None:
     """Where tools are found by request, what finds them is loaded before the first one asks."""
+    from fingerpost.surfaces.gateway.offers.modes import ROUTE, decide
+
     await router.servers.settled(timeout=SETTLED_S)
-    settings, tools = router.settings, router.tools.cards
-    few = len(tools) <= settings.smart_routing.max_tools
-    if settings.gateway.mode == "route" or (settings.gateway.mode == "auto" and not few):
+    settings = router.settings
+    if decide(settings.gateway.mode, await router.look(), settings.smart_routing) == ROUTE:
         await router.settle(SETTLED_S)
 
 
-async def _tell_of_servers(router: Router, quiet: bool) -> None:
+def _tell_of_servers(router: Router) -> Callable[[], None]:
     """Each once it is up or failed, and again when that turns: who reads "down" waits for the other word."""
     told: dict[str, bool] = {}
-    while not quiet:
-        for status in router.servers.statuses:
-            good = status.state in ("ready", "degraded", "disabled")
-            if status.state in ("idle", "connecting") or told.get(status.name) is good:
-                continue
-            told[status.name] = good
-            state = click.style(f"{status.state:9}", fg="green" if status.state == "ready" else "yellow")
-            what = count(status.tools, "tool") if good else plain(status.reason or "")
-            click.echo(f"  {state} {plain(status.name)}: {what}", err=True)
-        await anyio.sleep(LOOK_EVERY_S)
+
+    def tell(name: str) -> None:
+        status = router.servers.status(name)
+        good = status.state in ("ready", "degraded", "disabled")
+        if status.state in ("idle", "connecting") or told.get(name) is good:
+            return
+        told[name] = good
+        state = click.style(f"{status.state:9}", fg="green" if status.state == "ready" else "yellow")
+        what = count(status.tools, "tool") if good else plain(status.reason or "")
+        click.echo(f"  {state} {plain(name)}: {what}", err=True)
+
+    for status in router.servers.statuses:
+        tell(status.name)
+    return router.servers.watch(tell)
 
 
 def _announce(address: str, loaded: Loaded, *, as_json: bool) -> None:
