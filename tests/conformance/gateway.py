@@ -11,8 +11,8 @@ import anyio
 
 from fingerpost import Router, Settings
 from fingerpost.records import ServerSpec
-from fingerpost.surfaces.gateway.access import Doorkeeper, open_gate
-from fingerpost.surfaces.gateway.serve import serve
+from fingerpost.surfaces.serve import serve
+from fingerpost.surfaces.web.access import Doorkeeper, open_gate
 
 PATIENCE_S = 20.0
 

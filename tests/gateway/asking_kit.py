@@ -15,7 +15,8 @@ from fingerpost.events import AccessRefused, AttemptStarted, Event, MemorySink
 from fingerpost.records import CallContext, Outcome, Pending, Principal, ServerSpec, ToolCall, new_id
 from fingerpost.servers.caller import Passage
 from fingerpost.surfaces.gateway.asking import AskedCalls, open_asking
-from fingerpost.surfaces.gateway.exchange import HANDSHAKE, MODERN, ClientRequest, Endpoint, Refusal
+from fingerpost.surfaces.gateway.exchange import HANDSHAKE, MODERN, ClientRequest, Refusal
+from fingerpost.surfaces.web.gate import Endpoint
 from fingerpost.testing import ToolServer, tool_server
 
 DANA = Principal(name="dana", kind="key")

@@ -21,15 +21,9 @@ from mcp.shared.exceptions import MCPError
 from fingerpost import Router, Settings
 from fingerpost.events import MemorySink
 from fingerpost.records import Era, Principal, ServerSpec, new_id
-from fingerpost.surfaces.gateway.exchange import (
-    HANDSHAKE,
-    MODERN,
-    ClientRequest,
-    Encoded,
-    Endpoint,
-    Refusal,
-)
+from fingerpost.surfaces.gateway.exchange import HANDSHAKE, MODERN, ClientRequest, Encoded, Refusal
 from fingerpost.surfaces.gateway.methods import GatewayMethods, open_methods
+from fingerpost.surfaces.web.gate import Endpoint
 
 LOCAL = Principal(name="local")
 ALL = Endpoint(path="/mcp/all", mode="all")

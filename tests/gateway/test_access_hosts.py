@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from fingerpost.errors import ConfigError
 from fingerpost.settings.model import GatewaySettings, SignInSettings
-from fingerpost.surfaces.gateway.access import check_exposure
-from fingerpost.surfaces.gateway.access.addresses import Authority, is_loopback, read_authority, read_origin
-from fingerpost.surfaces.gateway.access.hosts import Hosts
+from fingerpost.surfaces.web.access import check_exposure
+from fingerpost.surfaces.web.access.addresses import Authority, is_loopback, read_authority, read_origin
+from fingerpost.surfaces.web.access.hosts import Hosts
 from tests.requirements import proves
 
 HOME = Authority("127.0.0.1", 8642)

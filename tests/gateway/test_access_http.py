@@ -26,9 +26,9 @@ from fingerpost.events import AccessRefused, MemorySink
 from fingerpost.servers import Server, login
 from fingerpost.settings.model import GatewaySettings, ProfileSettings
 from fingerpost.store import Store
-from fingerpost.surfaces.gateway.access import open_gate
 from fingerpost.surfaces.gateway.app import GatewayApp
-from fingerpost.surfaces.gateway.serve import address_of, listen_at, serve_app
+from fingerpost.surfaces.web.access import open_gate
+from fingerpost.surfaces.web.port import address_of, listen_at, serve_app
 from fingerpost.testing import MemoryTokens, served
 from tests.gateway.authority import rsa_jwk, rsa_key
 from tests.gateway.wire_client import modern, modern_headers

@@ -10,17 +10,17 @@ import pytest
 
 from fingerpost.errors import ConfigError
 from fingerpost.events import AccessRefused, MemorySink
-from fingerpost.records import Effect, Principal, Scope
+from fingerpost.records import EVERY_RIGHT, Effect, Principal, Scope
 from fingerpost.settings.model import GatewaySettings
 from fingerpost.store import Store
-from fingerpost.surfaces.gateway.access import Doorkeeper, open_gate
-from fingerpost.surfaces.gateway.access.addresses import Authority
-from fingerpost.surfaces.gateway.access.documents import Documents
-from fingerpost.surfaces.gateway.access.hosts import Hosts
-from fingerpost.surfaces.gateway.access.keys import KeyCheck
-from fingerpost.surfaces.gateway.access.tries import Tries
-from fingerpost.surfaces.gateway.access.verdicts import Known
-from fingerpost.surfaces.gateway.exchange import Denial, Endpoint
+from fingerpost.surfaces.web.access import Doorkeeper, open_gate
+from fingerpost.surfaces.web.access.addresses import Authority
+from fingerpost.surfaces.web.access.documents import Documents
+from fingerpost.surfaces.web.access.hosts import Hosts
+from fingerpost.surfaces.web.access.keys import KeyCheck
+from fingerpost.surfaces.web.access.tries import Tries
+from fingerpost.surfaces.web.access.verdicts import Known
+from fingerpost.surfaces.web.gate import Denial, Endpoint
 from tests.gateway.clock import Clock
 from tests.requirements import proves
 
@@ -70,7 +70,7 @@ async def test_at_this_machine_nobody_needs_a_key_but_a_wrong_one_is_refused(
     store: Store, events: MemorySink
 ) -> None:
     gate = gate_of(store, events)
-    assert await gate.admit(HOST, MCP) == Principal(name="local", kind="local")
+    assert await gate.admit(HOST, MCP) == Principal(name="local", kind="local", rights=EVERY_RIGHT)
     assert await status(gate, authorization="Bearer nonsense") == 401
     assert await status(gate, authorization="Basic bWU6c2VjcmV0") == 401
     assert await status(gate, authorization="") == 401

@@ -21,10 +21,10 @@ from fingerpost.events import MemorySink
 from fingerpost.records import Effect, Principal, Scope
 from fingerpost.settings.model import GatewaySettings, SignInSettings
 from fingerpost.store.keys import ApiKey
-from fingerpost.surfaces.gateway.access import Doorkeeper, open_gate
-from fingerpost.surfaces.gateway.access.tokens import TokenCheck
-from fingerpost.surfaces.gateway.access.verdicts import Insufficient, Known, Undecided, Unknown, Verdict
-from fingerpost.surfaces.gateway.exchange import Denial, Endpoint
+from fingerpost.surfaces.web.access import Doorkeeper, open_gate
+from fingerpost.surfaces.web.access.tokens import TokenCheck
+from fingerpost.surfaces.web.access.verdicts import Insufficient, Known, Undecided, Unknown, Verdict
+from fingerpost.surfaces.web.gate import Denial, Endpoint
 from tests.gateway.authority import (
     AUDIENCE,
     Authority,

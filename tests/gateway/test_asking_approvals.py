@@ -14,7 +14,8 @@ import pytest
 
 from fingerpost.events import ApprovalDecided
 from fingerpost.records import Decision, ErrorKind, Outcome
-from fingerpost.surfaces.gateway.exchange import Endpoint, Refusal
+from fingerpost.surfaces.gateway.exchange import Refusal
+from fingerpost.surfaces.web.gate import Endpoint
 from tests.gateway.asking_kit import (
     DANA,
     EVE,

@@ -14,8 +14,8 @@ from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult, InputRe
 
 from fingerpost import Router, Settings
 from fingerpost.records import Decision, Principal
-from fingerpost.surfaces.gateway.exchange import Denial, Endpoint
-from fingerpost.surfaces.gateway.serve import serve
+from fingerpost.surfaces.serve import serve
+from fingerpost.surfaces.web.gate import Denial, Endpoint
 from tests.gateway.asking_servers import RoundsServer, SessionServer
 from tests.requirements import proves
 

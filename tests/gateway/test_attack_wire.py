@@ -8,9 +8,10 @@ import anyio
 import pytest
 
 from fingerpost.records import Principal
-from fingerpost.surfaces.gateway.exchange import HANDSHAKE, ClientRequest, Endpoint
+from fingerpost.surfaces.gateway.exchange import HANDSHAKE, ClientRequest
 from fingerpost.surfaces.gateway.wire.audience import LONGEST, Listeners
 from fingerpost.surfaces.gateway.wire.sessions import Session, Sessions
+from fingerpost.surfaces.web.gate import Endpoint
 from tests.gateway.wire_client import INITIALIZE, ask, line_to, modern, modern_headers, old, open_session
 from tests.gateway.wire_parts import small_gateway
 from tests.requirements import proves

@@ -14,16 +14,10 @@ from fingerpost.events import MemorySink
 from fingerpost.records import JsonObject, Principal
 from fingerpost.settings import GatewaySettings, ProfileSettings
 from fingerpost.surfaces.gateway.app import GatewayApp
-from fingerpost.surfaces.gateway.exchange import (
-    ClientRequest,
-    Denial,
-    Encoded,
-    Endpoint,
-    Exchange,
-    Refusal,
-)
+from fingerpost.surfaces.gateway.exchange import ClientRequest, Encoded, Exchange, Refusal
 from fingerpost.surfaces.gateway.wire.audience import Listeners
-from fingerpost.surfaces.gateway.wire.port import address_of, listen_at, serve_app
+from fingerpost.surfaces.web.gate import Denial, Endpoint
+from fingerpost.surfaces.web.port import address_of, listen_at, serve_app
 
 ECHO: JsonObject = {
     "name": "echo",

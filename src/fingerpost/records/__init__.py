@@ -1,6 +1,6 @@
 """Frozen values that pass between the stages. They hold facts and derive nothing costly."""
 
-from fingerpost.records.access import Principal, Scope
+from fingerpost.records.access import EVERY_RIGHT, Principal, Right, Scope
 from fingerpost.records.approvals import Approval, Decision, Grant, Pending
 from fingerpost.records.calls import (
     Attempt,
@@ -99,6 +99,7 @@ from fingerpost.records.tools import (
 )
 
 __all__ = [
+    "EVERY_RIGHT",
     "MAX_REINJECTIONS",
     "Approval",
     "Attempt",
@@ -166,6 +167,7 @@ __all__ = [
     "RepairKind",
     "ResponseProfile",
     "Review",
+    "Right",
     "RouteOutcome",
     "Ruling",
     "Scope",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from enum import StrEnum
+from typing import Final, Literal
 
 from fingerpost.records.tools import Effect
 
@@ -21,6 +22,18 @@ class Scope:
         return bool(self.servers or self.tools or self.effects)
 
 
+class Right(StrEnum):
+    """What somebody may do at all. An agent's key uses; it does not approve what it asked for itself."""
+
+    USE = "use"  # ask, call tools, chat; and see what became of one's own requests
+    WATCH = "watch"  # see everybody's requests, the servers, the figures and the audit trail
+    APPROVE = "approve"  # decide what waits for a person
+    MANAGE = "manage"  # switch tools and servers, accept changed definitions, close breakers
+
+
+EVERY_RIGHT: Final = tuple(Right)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
     """Somebody we know: by a key, by a signed token, or because they sit at this machine."""
@@ -29,6 +42,10 @@ class Principal:
     kind: Literal["local", "key", "token"] = "local"
     scope: Scope = field(default_factory=Scope)
     profiles: tuple[str, ...] = ()  # the only profiles they may use; empty: every endpoint
+    rights: tuple[Right, ...] = (Right.USE,)
+
+    def may(self, right: Right) -> bool:
+        return right in self.rights
 
     def may_use(self, profile: str | None) -> bool:
         """Whether they may use the endpoint of this profile (None: those without one)."""

@@ -26,6 +26,7 @@ class RouteOutcome(StrEnum):
     ASKED = "asked"  # the person has to say something first
     DECLINED = "declined"  # a suitable tool was not found, or a person said no
     FAILED = "failed"  # everything was tried; guidance is the answer
+    HANDED_BACK = "handed_back"  # the model calls tools of the caller's own: it is their turn
     LIMITED = "limited"  # turns, tokens, seconds or money ran out
 
 

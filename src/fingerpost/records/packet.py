@@ -109,6 +109,7 @@ class Message:
     text: str
     tool_calls: tuple[JsonObject, ...] = ()  # of an assistant, in the OpenAI format
     tool_call_id: str | None = None  # of a tool's reply: the call it answers
+    parts: tuple[JsonObject, ...] = ()  # the content where it is more than text, in the OpenAI format
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

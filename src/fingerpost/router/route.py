@@ -8,6 +8,8 @@ from typing import TypeAlias
 from fingerpost.events import Event
 from fingerpost.records import (
     Json,
+    JsonObject,
+    Message,
     Mode,
     Narrowing,
     Packet,
@@ -32,6 +34,9 @@ class Route:
     answer: str
     answered_by: str = ""  # the model; "no model" when none wrote it
     sources: tuple[str, ...] = ()  # the tools the answer rests on
+    tool_calls: tuple[JsonObject, ...] = ()  # of the caller's own tools, in the OpenAI format
+    hidden: tuple[Message, ...] = ()  # what came before those calls and the caller has not seen
+    finish: str = "stop"  # why the model ended: "stop", "length", "tool_calls", …
     pending: Pending | None = None
     question: Question | None = None
     narrowing: Narrowing | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from fingerpost.llm.base import OnText
-from fingerpost.records import Message, Mode, Scope
+from fingerpost.records import Json, JsonObject, Message, Mode, Scope
 
 
 class Circumstances(TypedDict, total=False):
@@ -50,3 +50,9 @@ class Asking(Wanted, total=False):
     max_turns: int | None
     seconds: float | None
     dry_run: bool  # show what would be called, call nothing
+    model: str | None  # who answers instead of the configured model, at the same address
+    options: JsonObject  # for the model that answers, as the caller wrote them: temperature, stop, …
+    parts: tuple[JsonObject, ...]  # what the request holds beside its words, for the model that answers
+    caller_tools: tuple[JsonObject, ...]  # the caller's own, in the OpenAI format; calls of them go back
+    tool_choice: Json  # the caller's, about their own tools
+    since: tuple[Message, ...]  # behind the request: calls of the caller's tools, and what came of them

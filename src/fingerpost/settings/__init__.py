@@ -2,8 +2,11 @@
 
 from fingerpost.settings.load import Loaded, check, load
 from fingerpost.settings.model import (
+    ApiSettings,
     CallSettings,
     ChooseSettings,
+    CompletionsSettings,
+    ConsoleSettings,
     DigestSettings,
     FlagSettings,
     GatewaySettings,
@@ -22,14 +25,18 @@ from fingerpost.settings.model import (
     SignInSettings,
     SmartRoutingSettings,
     StoreSettings,
+    TelemetrySettings,
     ToolOverride,
     ToolRoutingSettings,
 )
 from fingerpost.settings.problems import Origin, Problem
 
 __all__ = [
+    "ApiSettings",
     "CallSettings",
     "ChooseSettings",
+    "CompletionsSettings",
+    "ConsoleSettings",
     "DigestSettings",
     "FlagSettings",
     "GatewaySettings",
@@ -51,6 +58,7 @@ __all__ = [
     "SignInSettings",
     "SmartRoutingSettings",
     "StoreSettings",
+    "TelemetrySettings",
     "ToolOverride",
     "ToolRoutingSettings",
     "check",

@@ -325,6 +325,50 @@ class GatewaySettings(Section):
     sign_in: SignInSettings | None = Field(default=None, description="Take tokens of this issuer, too")
 
 
+class CompletionsSettings(Section):
+    """The OpenAI-compatible endpoint, at /v1."""
+
+    enabled: bool = Field(default=True, description="Serve /v1 at all")
+    mode: Literal["auto", "staged", "single", "simple", "react", "keyless"] = Field(
+        default="auto", description="How requests are answered; auto: simple, keyless without a model"
+    )
+    approval_seconds: float = Field(
+        default=60.0,
+        ge=0,
+        le=3600,
+        description="How long a request is held while a person decides; then its answer says where to",
+    )
+    extension: bool = Field(
+        default=True, description="Add a field `fingerpost` to answers: tools considered, used, tokens saved"
+    )
+
+
+class ApiSettings(Section):
+    """The API at /api, and what bounds all callers of the port."""
+
+    enabled: bool = Field(default=True, description="Serve /api at all")
+    per_minute: int = Field(default=1200, ge=1, description="Requests to /api and /v1 by one caller")
+    streams: int = Field(default=100, ge=1, description="Live streams at once")
+
+
+class ConsoleSettings(Section):
+    """The web console."""
+
+    enabled: bool = Field(default=True, description="Serve the console at /")
+    session_hours: float = Field(default=12.0, gt=0, le=24 * 30, description="Until one has to sign in again")
+
+
+class TelemetrySettings(Section):
+    """What is told to those who watch programs."""
+
+    metrics: bool = Field(default=True, description="Serve /metrics for Prometheus")
+    otlp_endpoint: str | None = Field(
+        default=None, description="Where OpenTelemetry spans go; needs the extra `otel`"
+    )
+    service_name: str = Field(default="fingerpost", min_length=1, description="What spans say of us")
+    content: bool = Field(default=False, description="Put requests, arguments and results into spans")
+
+
 class ProfileSettings(Section):
     """A fixed choice of tools with instructions and rules of its own, at /mcp/p/<name>."""
 
@@ -356,6 +400,12 @@ class Settings(Section):
     digest: DigestSettings = Field(default_factory=DigestSettings, description="How results are cut")
     policy: tuple[RuleSettings, ...] = Field(default=(), description="Rules, the first that fits decides")
     gateway: GatewaySettings = Field(default_factory=GatewaySettings, description="The MCP gateway")
+    completions: CompletionsSettings = Field(
+        default_factory=CompletionsSettings, description="The OpenAI-compatible endpoint"
+    )
+    api: ApiSettings = Field(default_factory=ApiSettings, description="The API")
+    console: ConsoleSettings = Field(default_factory=ConsoleSettings, description="The web console")
+    telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings, description="Metrics and spans")
     profiles: dict[str, ProfileSettings] = Field(
         default_factory=dict, description="Choices of tools, by name"
     )

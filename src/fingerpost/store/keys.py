@@ -19,7 +19,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Row, and_, or_, select, update
 
 from fingerpost.errors import ConfigError
-from fingerpost.records import Scope, new_id, utc_now
+from fingerpost.records import Right, Scope, new_id, utc_now
 from fingerpost.records.codec import from_json, to_json
 from fingerpost.store.backlog import Loss
 from fingerpost.store.database import Database
@@ -44,6 +44,7 @@ class ApiKey:
     digest: str = field(repr=False)
     scope: Scope = field(default_factory=Scope)
     profiles: tuple[str, ...] = ()
+    rights: tuple[Right, ...] = (Right.USE,)
     created: datetime
     expires: datetime | None = None
     last_used: datetime | None = None  # to the hour or so
@@ -60,6 +61,7 @@ class _Reach:
 
     scope: Scope
     profiles: tuple[str, ...] = ()
+    rights: tuple[Right, ...] = (Right.USE,)
 
 
 class Keys:
@@ -76,6 +78,7 @@ class Keys:
         *,
         scope: Scope | None = None,
         profiles: Sequence[str] = (),
+        rights: Sequence[Right] = (Right.USE,),
         expires: datetime | None = None,
         now: datetime | None = None,
     ) -> tuple[ApiKey, str]:
@@ -92,6 +95,7 @@ class Keys:
             digest=_digest(secret),
             scope=scope or Scope(),
             profiles=tuple(profiles),
+            rights=tuple(rights),
             created=moment,
             expires=expires,
         )
@@ -161,7 +165,7 @@ def _add_one(connection: Connection, key: ApiKey) -> bool:
         "key_id": key.key_id,
         "name": key.name,
         "digest": key.digest,
-        "reach": to_json(_Reach(scope=key.scope, profiles=key.profiles)).decode(),
+        "reach": to_json(_Reach(scope=key.scope, profiles=key.profiles, rights=key.rights)).decode(),
         "created": key.created,
         "expires": key.expires,
     }
@@ -197,6 +201,7 @@ def _key(row: Row[Any]) -> ApiKey:
         digest=row.digest,
         scope=reach.scope,
         profiles=reach.profiles,
+        rights=reach.rights,
         created=row.created,
         expires=row.expires,
         last_used=row.last_used,

@@ -164,7 +164,7 @@ def _connecting(
     from fingerpost.errors import ConfigError
     from fingerpost.surfaces.cli.house import Asked, read_settings
     from fingerpost.surfaces.cli.install_clients import connected
-    from fingerpost.surfaces.gateway.access.exposure import is_exposed
+    from fingerpost.surfaces.web.access.exposure import is_exposed
 
     if client.url is None:
         message = f"{client.label} starts programs only; its file takes no addresses"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fingerpost.store import ApiKey, Store
 
 EFFECTS = ("read", "write", "destroy")
+RIGHTS = ("use", "watch", "approve", "manage")
 
 
 @click.group(invoke_without_command=True)
@@ -29,11 +30,16 @@ def keys(ctx: click.Context, config: Path | None, servers: Path | None, as_json:
     tools, effects and profiles; bounds of one kind add up, bounds of several
     kinds must all hold. Only a hash of a key is kept.
 
+    What its holder may do: use (call tools, ask, chat; the default), watch (see
+    everybody's requests, the figures, the audit trail), approve (decide what
+    waits for a person), manage (switch tools and servers, accept changes).
+
     \b
     Examples:
       fingerpost keys                                   every key there is
       fingerpost keys add laptop                        a key to everything
       fingerpost keys add ci --server git --effect read --expires 30d
+      fingerpost keys add anna --may use --may watch --may approve
       fingerpost keys revoke ci                         it opens nothing from now on
     """
     return None if ctx.invoked_subcommand is not None else _list(config, servers, as_json=as_json)
@@ -53,6 +59,9 @@ def keys(ctx: click.Context, config: Path | None, servers: Path | None, as_json:
 @click.option(
     "--profile", "profiles", multiple=True, metavar="NAME", help="Only the endpoint of this profile."
 )
+@click.option(
+    "--may", "rights", multiple=True, type=click.Choice(RIGHTS), help="What its holder may do [default: use]."
+)
 @click.option("--expires", metavar="WHEN", help="After 30d, 12h or 45m, or on a date such as 2027-01-31.")
 @house_options
 def add(
@@ -61,6 +70,7 @@ def add(
     tools: tuple[str, ...],
     effects: tuple[str, ...],
     profiles: tuple[str, ...],
+    rights: tuple[str, ...],
     expires: str | None,
     config: Path | None,
     servers: Path | None,
@@ -73,17 +83,19 @@ def add(
       fingerpost keys add laptop
       fingerpost keys add ci --server git --effect read --expires 30d
       fingerpost keys add support --profile support
+      fingerpost keys add anna --may use --may watch --may approve
     """
     from fingerpost.events import KeyChanged
-    from fingerpost.records import Effect, Scope
+    from fingerpost.records import Effect, Right, Scope
     from fingerpost.surfaces.cli.house import with_store
 
     end = _read_end(expires)
+    may = tuple(Right(right) for right in dict.fromkeys(rights)) or (Right.USE,)
     scope = Scope(servers=only_servers, tools=tools, effects=tuple(Effect(effect) for effect in effects))
 
     async def work(store: Store, settings: Settings) -> tuple[ApiKey, str]:
         _point_out(settings, only_servers, profiles)
-        made, key = await store.keys.add(name, scope=scope, profiles=profiles, expires=end)
+        made, key = await store.keys.add(name, scope=scope, profiles=profiles, rights=may, expires=end)
         await store.journal.append(KeyChanged(key_id=made.key_id, name=made.name, change="made"))
         return made, key
 
@@ -141,10 +153,13 @@ def _list(config: Path | None, servers: Path | None, *, as_json: bool) -> int:
     if not known:
         click.echo("There are no keys. Make one with `fingerpost keys add NAME`.")
         return 0
-    made = table(None, "name", "opens", "state", "made", "last used", "id")
+    made = table(None, "name", "opens", "may", "state", "made", "last used", "id")
     for key in sorted(known, key=lambda key: not key.holds(now)):
         used = f"{key.last_used:%Y-%m-%d %H}h" if key.last_used else "never"
-        made.add_row(key.name, _reach(key), _state(key, now), f"{key.created:%Y-%m-%d}", used, key.key_id)
+        may = ", ".join(key.rights)
+        made.add_row(
+            key.name, _reach(key), may, _state(key, now), f"{key.created:%Y-%m-%d}", used, key.key_id
+        )
     output().print(made)
     return 0
 

@@ -26,8 +26,8 @@ SETTLED_S = 60.0
 
 def serve_until_stopped(loaded: Loaded, *, as_json: bool) -> int:
     """The gateway on its port, until Ctrl-C or a signal to end."""
-    from fingerpost.surfaces.gateway.access import check_exposure, open_gate
-    from fingerpost.surfaces.gateway.serve import serve
+    from fingerpost.surfaces.serve import serve
+    from fingerpost.surfaces.web.access import check_exposure, open_gate
 
     settings = loaded.settings
     gateway = settings.gateway
@@ -58,10 +58,10 @@ def serve_until_stopped(loaded: Loaded, *, as_json: bool) -> int:
 
 def serve_one_client(loaded: Loaded, *, profile: str | None) -> int:
     """The gateway on standard input and output, until the client closes its side."""
-    from fingerpost.surfaces.gateway.exchange import Endpoint
     from fingerpost.surfaces.gateway.methods import open_methods
     from fingerpost.surfaces.gateway.wire.audience import Listeners
     from fingerpost.surfaces.gateway.wire.stdio import serve_stdio
+    from fingerpost.surfaces.web.gate import Endpoint
 
     settings = loaded.settings
     if profile is not None and profile not in settings.profiles:
@@ -86,7 +86,7 @@ def serve_one_client(loaded: Loaded, *, profile: str | None) -> int:
 
 
 def _run(work: Callable[[], Coroutine[Any, Any, int]]) -> int:
-    from fingerpost.surfaces.gateway.serve import event_loop
+    from fingerpost.surfaces.serve import event_loop
 
     return anyio.run(work, backend_options=event_loop())
 

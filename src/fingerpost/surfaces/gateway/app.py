@@ -15,29 +15,28 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from fingerpost.events import EventSink
 from fingerpost.records import JsonObject, Principal
 from fingerpost.settings import GatewaySettings, ProfileSettings
-from fingerpost.surfaces.gateway.exchange import Endpoint, Gate, Methods
+from fingerpost.surfaces.gateway.exchange import Methods
 from fingerpost.surfaces.gateway.wire import batches, handshake, modern
 from fingerpost.surfaces.gateway.wire.answering import OUR_FAULT
 from fingerpost.surfaces.gateway.wire.audience import Listeners
 from fingerpost.surfaces.gateway.wire.codec import INTERNAL_ERROR, PARSE_ERROR, BadJson, decode, encode
 from fingerpost.surfaces.gateway.wire.doors import Doors
 from fingerpost.surfaces.gateway.wire.envelope import Message, NotAMessage, read_message
-from fingerpost.surfaces.gateway.wire.http import (
+from fingerpost.surfaces.gateway.wire.http import HttpFault, Inbound, respond_fault
+from fingerpost.surfaces.gateway.wire.premises import CLOSING, Premises
+from fingerpost.surfaces.web.asgi import (
     JSON_TYPE,
-    AsgiApp,
     AsgiScope,
     ClientGone,
-    HttpFault,
-    Inbound,
+    Fault,
     Receive,
     Send,
     check_content_type,
     headers_of,
     read_body,
     respond,
-    respond_fault,
 )
-from fingerpost.surfaces.gateway.wire.premises import CLOSING, Premises
+from fingerpost.surfaces.web.gate import Endpoint, Gate
 
 log = logging.getLogger("fingerpost.gateway")
 
@@ -47,7 +46,7 @@ _LOOK_EVERY_S: Final = 15.0
 
 
 class GatewayApp:
-    """Open it with `async with`, then serve it. `others` answers the paths that are not ours."""
+    """Open it with `async with`, then serve it, alone or behind a `Front`."""
 
     def __init__(
         self,
@@ -55,14 +54,12 @@ class GatewayApp:
         gate: Gate,
         settings: GatewaySettings,
         events: EventSink,
-        others: AsgiApp | None = None,
         *,
         profiles: Mapping[str, ProfileSettings] | None = None,
         audience: Listeners | None = None,
         health: Callable[[], JsonObject] | None = None,
     ) -> None:
         self._settings = settings
-        self._others = others
         self._health = health
         self._documents = gate.documents()
         self._endpoints = endpoints(settings, profiles or {})
@@ -106,7 +103,7 @@ class GatewayApp:
         path: str = scope["path"]
         endpoint = self._endpoints.get(path)
         if endpoint is None:
-            await self._elsewhere(path, scope, receive, send)
+            await self._elsewhere(path, scope, send)
             return
         inbound: Inbound | None = None
         try:
@@ -122,7 +119,7 @@ class GatewayApp:
                 repeated=repeated,
             )
             await self._answer(inbound)
-        except HttpFault as fault:
+        except Fault as fault:
             await respond_fault(send, fault, inbound.common if inbound else ())
         except ClientGone:
             pass
@@ -152,7 +149,10 @@ class GatewayApp:
     async def _post(self, inbound: Inbound, principal: Principal) -> None:
         check_content_type(inbound.headers)
         body = await read_body(
-            inbound, limit=self._settings.body_bytes, seconds=self._settings.request_seconds
+            inbound.headers,
+            inbound.receive,
+            limit=self._settings.body_bytes,
+            seconds=self._settings.request_seconds,
         )
         try:
             sent = decode(body)
@@ -167,8 +167,8 @@ class GatewayApp:
         era = handshake if _speaks_handshake(inbound.headers, message) else modern
         await era.post(self._premises, inbound, principal, message)
 
-    async def _elsewhere(self, path: str, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        """Paths that are no endpoint: health, public documents, the rest of the house."""
+    async def _elsewhere(self, path: str, scope: AsgiScope, send: Send) -> None:
+        """Paths that are no endpoint: health and public documents."""
         if scope["method"] in {"GET", "HEAD"}:
             if path == "/healthz":
                 state: JsonObject = {"status": "ok", **(self._health() if self._health else {})}
@@ -177,9 +177,6 @@ class GatewayApp:
             if (document := self._documents.get(path)) is not None:
                 await respond(send, 200, encode(document), (JSON_TYPE, _ANYBODY))
                 return
-        if self._others is not None:
-            await self._others(scope, receive, send)
-            return
         await respond_fault(send, HttpFault(404, "There is nothing at this address; MCP is at /mcp."))
 
     async def _end_idle_sessions(self) -> None:

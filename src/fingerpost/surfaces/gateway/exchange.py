@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from fingerpost.records import Json, JsonObject, Principal
+from fingerpost.surfaces.web.gate import Endpoint
 
 MODERN: Final = "2026-07-28"
 HANDSHAKE: Final = "2025-11-25"  # the newest version with sessions; older ones are spoken too
@@ -33,15 +34,6 @@ class Encoded:
     """A result that is already JSON, such as a page of a long list: written out as it is."""
 
     body: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
-    """What a path leads to: `/mcp`, `/mcp/route`, `/mcp/all`, `/mcp/p/<profile>`."""
-
-    path: str
-    mode: str  # auto, route, all
-    profile: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,34 +106,4 @@ class Methods(Protocol):
 
     def left(self, session: str) -> None:
         """A session ended: drop what was held for it."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Denial:
-    """Why somebody is not let in, as the HTTP answer they get."""
-
-    status: int
-    message: str
-    headers: tuple[tuple[str, str], ...] = ()
-
-
-class Gate(Protocol):
-    """Says who asks. Asked for every HTTP request, so it takes no time where it need not."""
-
-    async def admit(
-        self, headers: Mapping[str, str], endpoint: Endpoint, *, remote: str = ""
-    ) -> Principal | Denial:
-        """Who this is, by lower-case headers; `remote` is where they come from.
-
-        Host and Origin are checked here, too, and whoever is refused is told of here.
-        """
-        ...
-
-    def allows_page(self, headers: Mapping[str, str]) -> bool:
-        """Whether a web page may call us, by Host and Origin; its credential comes with the call."""
-        ...
-
-    def documents(self) -> Mapping[str, JsonObject]:
-        """Public documents by path (`/.well-known/oauth-protected-resource…`)."""
         ...

@@ -13,14 +13,7 @@ from anyio.abc import TaskGroup
 from fingerpost.records import JsonObject, Principal
 from fingerpost.router import Router
 from fingerpost.surfaces.gateway.asking import AskedCalls, open_asking
-from fingerpost.surfaces.gateway.exchange import (
-    Audience,
-    ClientRequest,
-    Encoded,
-    Endpoint,
-    Exchange,
-    Refusal,
-)
+from fingerpost.surfaces.gateway.exchange import Audience, ClientRequest, Encoded, Exchange, Refusal
 from fingerpost.surfaces.gateway.methods.description import describe
 from fingerpost.surfaces.gateway.methods.levels import Levels
 from fingerpost.surfaces.gateway.methods.logging import Logging
@@ -31,6 +24,7 @@ from fingerpost.surfaces.gateway.methods.subscriptions import Subscriptions
 from fingerpost.surfaces.gateway.methods.tools import ToolMethods
 from fingerpost.surfaces.gateway.offers import Offer, ToolOffers
 from fingerpost.surfaces.gateway.offers.materials import MaterialOffers, Shelf
+from fingerpost.surfaces.web.gate import Endpoint
 from fingerpost.tasks import leave
 
 METHOD_NOT_FOUND: Final = -32601

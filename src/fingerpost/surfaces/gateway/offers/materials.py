@@ -15,11 +15,11 @@ from fingerpost.catalog.materials import Collection, Material, collect
 from fingerpost.records import Effect, Materials, Principal, Scope, ServerState
 from fingerpost.router import Router
 from fingerpost.settings import RuleSettings
-from fingerpost.surfaces.gateway.exchange import Endpoint
 from fingerpost.surfaces.gateway.offers.conforming import conforming
 from fingerpost.surfaces.gateway.offers.encoding import encoded
 from fingerpost.surfaces.gateway.offers.pages import Pages
 from fingerpost.surfaces.gateway.offers.places import Places
+from fingerpost.surfaces.web.gate import Endpoint
 
 Kind = Literal["resources", "resourceTemplates", "prompts"]
 KINDS: Final[tuple[Kind, ...]] = ("resources", "resourceTemplates", "prompts")

@@ -7,7 +7,8 @@ from typing import Final
 
 from fingerpost.records import Principal, Scope
 from fingerpost.settings import ProfileSettings, Settings
-from fingerpost.surfaces.gateway.exchange import Endpoint, Refusal
+from fingerpost.surfaces.gateway.exchange import Refusal
+from fingerpost.surfaces.web.gate import Endpoint
 
 INVALID_REQUEST: Final = -32600
 

@@ -14,13 +14,14 @@ from fingerpost.catalog import Snapshot
 from fingerpost.records import JsonObject, Principal, Scope, ToolCard
 from fingerpost.router import Router
 from fingerpost.router.sight import View
-from fingerpost.surfaces.gateway.exchange import Encoded, Endpoint
+from fingerpost.surfaces.gateway.exchange import Encoded
 from fingerpost.surfaces.gateway.offers import own
 from fingerpost.surfaces.gateway.offers.definitions import Definitions
 from fingerpost.surfaces.gateway.offers.encoding import encoded
 from fingerpost.surfaces.gateway.offers.modes import ROUTE, decide
 from fingerpost.surfaces.gateway.offers.pages import Hints, Pages
 from fingerpost.surfaces.gateway.offers.places import Place, Places
+from fingerpost.surfaces.web.gate import Endpoint
 
 FRESH_MS: Final = 30_000  # how long a client may keep a list without asking; changes are announced besides
 _KEPT: Final = 64  # lists

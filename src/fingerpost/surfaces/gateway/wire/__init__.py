@@ -2,7 +2,7 @@
 
 Messages   codec (JSON-RPC as bytes), envelope (what a message must look like),
            describing (`initialize`, `server/discover`), answering (a request to its answer)
-HTTP       port and connections (sockets and their limits), http (headers and bodies),
+HTTP       http (headers and faults),
            doors (who comes in), reply (JSON unless something streams),
            modern (2026-07-28: each request stands alone), handshake (before: sessions),
            batches (2025-03-26: several messages in one)

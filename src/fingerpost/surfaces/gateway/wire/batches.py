@@ -12,11 +12,12 @@ from fingerpost.surfaces.gateway.wire.answering import Answer, answer, refused
 from fingerpost.surfaces.gateway.wire.codec import error_message, result_message
 from fingerpost.surfaces.gateway.wire.envelope import BATCH, Message, NotAMessage, read_message
 from fingerpost.surfaces.gateway.wire.handshake import hear, request_in, session_of, stopped, takes_of
-from fingerpost.surfaces.gateway.wire.http import HttpFault, Inbound, respond
+from fingerpost.surfaces.gateway.wire.http import HttpFault, Inbound
 from fingerpost.surfaces.gateway.wire.modern import no_such_method
 from fingerpost.surfaces.gateway.wire.premises import Premises
 from fingerpost.surfaces.gateway.wire.reply import Reply, Watch
 from fingerpost.surfaces.gateway.wire.sessions import Session
+from fingerpost.surfaces.web.asgi import respond
 
 VERSION: Final = "2025-03-26"
 MOST: Final = 100

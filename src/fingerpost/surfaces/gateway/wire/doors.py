@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.records import Principal
-from fingerpost.surfaces.gateway.exchange import Gate
 from fingerpost.surfaces.gateway.wire.codec import INVALID_REQUEST
-from fingerpost.surfaces.gateway.wire.http import Header, HttpFault, Inbound
+from fingerpost.surfaces.gateway.wire.http import HttpFault, Inbound
+from fingerpost.surfaces.web.asgi import Header
+from fingerpost.surfaces.web.gate import Gate
 
 _EXPOSED: Final = b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate"
 _METHODS: Final = (b"access-control-allow-methods", b"GET, POST, DELETE")

@@ -1,38 +1,18 @@
-"""The few things of HTTP the wire needs, on raw ASGI."""
+"""What the MCP endpoints need of HTTP beyond what every surface does."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
 
-import anyio
-
-from fingerpost.surfaces.gateway.exchange import Endpoint, RequestId
+from fingerpost.surfaces.gateway.exchange import RequestId
 from fingerpost.surfaces.gateway.wire.codec import INVALID_REQUEST, error_message
-
-AsgiMessage = MutableMapping[str, Any]
-AsgiScope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[AsgiMessage]]
-Send = Callable[[AsgiMessage], Awaitable[None]]
-AsgiApp = Callable[[AsgiScope, Receive, Send], Awaitable[None]]
-Header = tuple[bytes, bytes]
-
-MAX_HEADERS: Final = 100
-JSON_TYPE: Final[Header] = (b"content-type", b"application/json")
-EVENT_HEADERS: Final[tuple[Header, ...]] = (
-    (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-cache, no-transform"),
-    (b"x-accel-buffering", b"no"),
-)
-# Two readers of a request must not see two different values of these.
-_SINGLE: Final = frozenset(
-    {"host", "origin", "authorization", "content-type", "mcp-session-id", "last-event-id"}
-)
+from fingerpost.surfaces.web.asgi import JSON_TYPE, Fault, Header, Receive, Send, respond
+from fingerpost.surfaces.web.gate import Endpoint
 
 
-class HttpFault(Exception):
-    """The request ends here, with this status and a sentence."""
+class HttpFault(Fault):
+    """A fault with the JSON-RPC code the client reads, and the request it belongs to."""
 
     def __init__(
         self,
@@ -43,14 +23,9 @@ class HttpFault(Exception):
         headers: tuple[Header, ...] = (),
         request_id: RequestId | None = None,
     ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.body = error_message(request_id, code, message)
-        self.headers = headers
-
-
-class ClientGone(Exception):
-    """The client left before its request was whole: nobody waits for an answer."""
+        super().__init__(status, message, headers=headers)
+        self.code = code
+        self.request_id = request_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +40,6 @@ class Inbound:
     remote: str = ""  # the address the client comes from
     common: tuple[Header, ...] = ()  # go with every answer to it
     repeated: frozenset[str] = frozenset()  # headers that came more than once
-
-
-def headers_of(raw: Iterable[Header]) -> tuple[dict[str, str], frozenset[str]]:
-    """Headers by lower-case name, and the names that came more than once. Raises `HttpFault`."""
-    pairs = list(raw)
-    if len(pairs) > MAX_HEADERS:
-        raise HttpFault(431, f"A request has at most {MAX_HEADERS} headers.")
-    # The parser leaves spaces behind a value in; they are not part of it.
-    headers = {name.decode("latin-1"): value.decode("latin-1").strip(" \t") for name, value in pairs}
-    if len(headers) == len(pairs):
-        return headers, frozenset()
-    names = [name.decode("latin-1") for name, _ in pairs]
-    repeated = frozenset(name for name in names if names.count(name) > 1)
-    if twice := sorted(repeated & _SINGLE):
-        raise HttpFault(400, f"The header {twice[0]} came more than once.")
-    return headers, repeated
 
 
 def for_others(headers: Mapping[str, str]) -> str | None:
@@ -104,66 +63,10 @@ def accepted(headers: Mapping[str, str]) -> tuple[bool, bool]:
     )
 
 
-def check_content_type(headers: Mapping[str, str]) -> None:
-    content_type = headers.get("content-type", "")
-    if content_type != "application/json" and (
-        content_type.split(";")[0].strip().lower() != "application/json"
-    ):
-        raise HttpFault(400, "Send the request as application/json.")
-
-
-async def read_body(inbound: Inbound, *, limit: int, seconds: float) -> bytes:
-    """The whole body, within bounds of size and time."""
-    announced = inbound.headers.get("content-length")
-    if announced is not None and announced.isdigit() and int(announced[:20]) > limit:
-        raise _too_large(limit)
-    message = await inbound.receive()  # the connection itself cuts off whoever sends nothing at all
-    if message["type"] == "http.request" and not message.get("more_body"):
-        body: bytes = message.get("body", b"")
-        if len(body) <= limit:
-            return body  # all of it at once: nearly always
-    with anyio.move_on_after(seconds):
-        return await _read_on(message, inbound.receive, limit)
-    raise HttpFault(
-        408, f"The request did not arrive within {seconds:g} s.", headers=((b"connection", b"close"),)
-    )
-
-
-async def _read_on(message: AsgiMessage, receive: Receive, limit: int) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        if message["type"] != "http.request":
-            raise ClientGone
-        part: bytes = message.get("body", b"")
-        size += len(part)
-        if size > limit:
-            raise _too_large(limit)
-        parts.append(part)
-        if not message.get("more_body"):
-            return b"".join(parts)
-        message = await receive()
-
-
-def _too_large(limit: int) -> HttpFault:
-    return HttpFault(
-        413,
-        f"A request has at most {limit} bytes (gateway.body_bytes).",
-        headers=((b"connection", b"close"),),
-    )
-
-
-async def respond(send: Send, status: int, body: bytes, headers: Iterable[Header] = (JSON_TYPE,)) -> None:
-    """One plain answer."""
-    await send(
-        {
-            "type": "http.response.start",
-            "status": status,
-            "headers": [*headers, (b"content-length", str(len(body)).encode())],
-        }
-    )
-    await send({"type": "http.response.body", "body": body})
-
-
-async def respond_fault(inbound_send: Send, fault: HttpFault, common: Iterable[Header] = ()) -> None:
-    await respond(inbound_send, fault.status, fault.body, (JSON_TYPE, *fault.headers, *common))
+async def respond_fault(send: Send, fault: Fault, common: Iterable[Header] = ()) -> None:
+    """Tell the client, as a JSON-RPC error."""
+    code, request_id = INVALID_REQUEST, None
+    if isinstance(fault, HttpFault):
+        code, request_id = fault.code, fault.request_id
+    body = error_message(request_id, code, fault.message)
+    await respond(send, fault.status, body, (JSON_TYPE, *fault.headers, *common))

@@ -16,7 +16,7 @@ from mcp.shared.inbound import (
 from mcp_types.jsonrpc import HEADER_MISMATCH
 
 from fingerpost.records import JsonObject, Principal
-from fingerpost.surfaces.gateway.exchange import ClientRequest, Endpoint, Refusal
+from fingerpost.surfaces.gateway.exchange import ClientRequest, Refusal
 from fingerpost.surfaces.gateway.wire.answering import Answer, answer, refused
 from fingerpost.surfaces.gateway.wire.codec import (
     INTERNAL_ERROR,
@@ -28,10 +28,12 @@ from fingerpost.surfaces.gateway.wire.codec import (
 )
 from fingerpost.surfaces.gateway.wire.describing import discover_result
 from fingerpost.surfaces.gateway.wire.envelope import Message, name_of_client
-from fingerpost.surfaces.gateway.wire.http import HttpFault, Inbound, accepted, for_others, respond
+from fingerpost.surfaces.gateway.wire.http import HttpFault, Inbound, accepted, for_others
 from fingerpost.surfaces.gateway.wire.listening import Listening, listen
 from fingerpost.surfaces.gateway.wire.premises import Premises
 from fingerpost.surfaces.gateway.wire.reply import Reply, Watch
+from fingerpost.surfaces.web.asgi import respond
+from fingerpost.surfaces.web.gate import Endpoint
 
 # Of the older era alone: in this one they do not exist, whoever might know them.
 GONE: Final = frozenset(

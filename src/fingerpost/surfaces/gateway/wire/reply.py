@@ -14,10 +14,11 @@ import anyio
 
 from fingerpost.records import JsonObject
 from fingerpost.surfaces.gateway.wire.codec import PING, event, notification_message
-from fingerpost.surfaces.gateway.wire.http import EVENT_HEADERS, JSON_TYPE, Header, Inbound, respond
+from fingerpost.surfaces.gateway.wire.http import Inbound
 from fingerpost.surfaces.gateway.wire.premises import Premises
 from fingerpost.surfaces.gateway.wire.questions import Questions, cannot_be_asked
 from fingerpost.surfaces.gateway.wire.running import Running
+from fingerpost.surfaces.web.asgi import EVENT_HEADERS, JSON_TYPE, Header, respond
 
 log = logging.getLogger("fingerpost.gateway")
 

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fingerpost.records import Principal
-from fingerpost.surfaces.gateway.exchange import ClientRequest, Endpoint, RequestId
+from fingerpost.surfaces.gateway.exchange import ClientRequest, RequestId
 from fingerpost.surfaces.gateway.wire.audience import Listeners, News
 from fingerpost.surfaces.gateway.wire.backlog import Backlog
-from fingerpost.surfaces.gateway.wire.http import Header
 from fingerpost.surfaces.gateway.wire.questions import Questions
 from fingerpost.surfaces.gateway.wire.running import Running
+from fingerpost.surfaces.web.asgi import Header
+from fingerpost.surfaces.web.gate import Endpoint
 
 
 @dataclass(slots=True, eq=False)

@@ -15,7 +15,7 @@ from mcp_types import PROTOCOL_VERSION_META_KEY
 from fingerpost.events import EventSink
 from fingerpost.records import JsonObject, Principal
 from fingerpost.settings import GatewaySettings
-from fingerpost.surfaces.gateway.exchange import ClientRequest, Endpoint, Methods, Refusal
+from fingerpost.surfaces.gateway.exchange import ClientRequest, Methods, Refusal
 from fingerpost.surfaces.gateway.wire.answering import Answer, answer, refused
 from fingerpost.surfaces.gateway.wire.audience import Listeners
 from fingerpost.surfaces.gateway.wire.codec import (
@@ -37,6 +37,7 @@ from fingerpost.surfaces.gateway.wire.premises import Premises
 from fingerpost.surfaces.gateway.wire.questions import Questions, cannot_be_asked
 from fingerpost.surfaces.gateway.wire.running import Running
 from fingerpost.surfaces.gateway.wire.sessions import Session
+from fingerpost.surfaces.web.gate import Endpoint
 
 GRACE_S: Final = 3.0  # for what runs when the client closes its side
 

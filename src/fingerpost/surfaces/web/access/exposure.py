@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fingerpost.errors import ConfigError
 from fingerpost.settings.model import GatewaySettings
-from fingerpost.surfaces.gateway.access.addresses import host_of, is_loopback
+from fingerpost.surfaces.web.access.addresses import host_of, is_loopback
 
 
 def is_exposed(settings: GatewaySettings) -> bool:

@@ -20,7 +20,7 @@ import httpx2
 import orjson
 
 from fingerpost.settings.model import SignInSettings
-from fingerpost.surfaces.gateway.access.addresses import host_of, is_loopback
+from fingerpost.surfaces.web.access.addresses import host_of, is_loopback
 
 FETCH_SECONDS: Final = 5.0
 FETCH_BYTES: Final = 512 * 1024

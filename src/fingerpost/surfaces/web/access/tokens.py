@@ -13,9 +13,9 @@ import jwt
 
 from fingerpost.errors import ConfigError
 from fingerpost.settings.model import SignInSettings
-from fingerpost.surfaces.gateway.access.claims import ClaimsRefused, principal_of, scopes_of
-from fingerpost.surfaces.gateway.access.issuer import Issuer, IssuerUnreachable, Jwk, is_trustworthy
-from fingerpost.surfaces.gateway.access.verdicts import Insufficient, Known, Undecided, Unknown, Verdict
+from fingerpost.surfaces.web.access.claims import ClaimsRefused, principal_of, scopes_of
+from fingerpost.surfaces.web.access.issuer import Issuer, IssuerUnreachable, Jwk, is_trustworthy
+from fingerpost.surfaces.web.access.verdicts import Insufficient, Known, Undecided, Unknown, Verdict
 
 LONGEST_TOKEN: Final = 16_384
 LEEWAY_SECONDS: Final = 30

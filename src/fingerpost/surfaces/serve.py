@@ -1,18 +1,19 @@
-"""The gateway on a port, until it is told to stop."""
+"""Everything on one port until it is told to stop: MCP, the OpenAI-compatible endpoint, API, console."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from fingerpost.records import JsonObject
 from fingerpost.router import Router
 from fingerpost.surfaces.gateway.app import GatewayApp
-from fingerpost.surfaces.gateway.exchange import Gate
 from fingerpost.surfaces.gateway.methods import open_methods
 from fingerpost.surfaces.gateway.wire.audience import Listeners
-from fingerpost.surfaces.gateway.wire.http import AsgiApp
-from fingerpost.surfaces.gateway.wire.port import address_of, listen_at, serve_app
+from fingerpost.surfaces.web.front import Front
+from fingerpost.surfaces.web.gate import Gate
+from fingerpost.surfaces.web.port import Served, address_of, listen_at, serve_app
 
 
 def event_loop() -> dict[str, Any]:
@@ -31,7 +32,6 @@ async def serve(
     port: int,
     gate: Gate | Callable[[str], Gate],
     started: Callable[[str], None] | None = None,
-    others: AsgiApp | None = None,
     signals: bool = True,
 ) -> None:
     """Serve until SIGINT or SIGTERM. `gate` may wait for the address; `started` hears it as `http://…`.
@@ -40,28 +40,37 @@ async def serve(
     """
     listening = listen_at(host, port)
     bound = address_of(listening)
-    settings = router.settings
-    audience = Listeners()
     with listening:
-        async with open_methods(router, audience=audience) as methods:
-            app = GatewayApp(
+        async with _open_house(router, gate(bound) if callable(gate) else gate, f"http://{bound}") as app:
+            await serve_app(
+                app,
+                listening,
+                arrival_seconds=router.settings.gateway.request_seconds,
+                started=None if started is None else lambda: started(f"http://{bound}"),
+                signals=signals,
+            )
+
+
+@asynccontextmanager
+async def _open_house(router: Router, gate: Gate, address: str) -> AsyncGenerator[Front]:
+    """Every surface the settings want, each opened, behind one front."""
+    settings = router.settings
+    async with AsyncExitStack() as stack:
+        audience = Listeners()
+        methods = await stack.enter_async_context(open_methods(router, audience=audience))
+        gateway = await stack.enter_async_context(
+            GatewayApp(
                 methods,
-                gate(bound) if callable(gate) else gate,
+                gate,
                 settings.gateway,
                 router.events,
-                others,
                 profiles=settings.profiles,
                 audience=audience,
                 health=lambda: _health(router),
             )
-            async with app:
-                await serve_app(
-                    app,
-                    listening,
-                    arrival_seconds=settings.gateway.request_seconds,
-                    started=None if started is None else lambda: started(f"http://{bound}"),
-                    signals=signals,
-                )
+        )
+        parts: dict[str, Served] = {}
+        yield Front(parts, home=gateway)
 
 
 def _health(router: Router) -> JsonObject:

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from fingerpost.errors import ConfigError
 from fingerpost.events import EventSink
 from fingerpost.settings.model import GatewaySettings
-from fingerpost.surfaces.gateway.access.addresses import Authority, base_of, is_loopback, read_authority
-from fingerpost.surfaces.gateway.access.documents import Documents
-from fingerpost.surfaces.gateway.access.exposure import check_exposure, is_exposed
-from fingerpost.surfaces.gateway.access.gate import Doorkeeper
-from fingerpost.surfaces.gateway.access.hosts import Hosts
-from fingerpost.surfaces.gateway.access.keys import KeyBook, KeyCheck
+from fingerpost.surfaces.web.access.addresses import Authority, base_of, is_loopback, read_authority
+from fingerpost.surfaces.web.access.documents import Documents
+from fingerpost.surfaces.web.access.exposure import check_exposure, is_exposed
+from fingerpost.surfaces.web.access.gate import Doorkeeper
+from fingerpost.surfaces.web.access.hosts import Hosts
+from fingerpost.surfaces.web.access.keys import KeyBook, KeyCheck
 
 __all__ = ["Doorkeeper", "check_exposure", "is_exposed", "open_gate"]
 
@@ -34,7 +34,7 @@ def open_gate(
     tokens = None
     if settings.sign_in is not None:
         # Loads the library for signatures, which a gateway without sign-in need not pay for.
-        from fingerpost.surfaces.gateway.access.tokens import TokenCheck
+        from fingerpost.surfaces.web.access.tokens import TokenCheck
 
         tokens = TokenCheck(settings.sign_in)
     hosts = Hosts(settings, address)

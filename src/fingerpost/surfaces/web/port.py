@@ -7,14 +7,14 @@ import socket
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 import uvicorn
 
 from fingerpost.errors import ConfigError
-from fingerpost.surfaces.gateway.app import GatewayApp
-from fingerpost.surfaces.gateway.wire.connections import guarded
+from fingerpost.surfaces.web.asgi import AsgiScope, Receive, Send
+from fingerpost.surfaces.web.connections import guarded
 
 KEEP_ALIVE_S: Final = 120  # longer than an agent thinks between two calls
 BACKLOG: Final = 2048
@@ -22,8 +22,18 @@ STOP_S: Final = 5
 PATIENCE_S: Final = 3.0  # for requests that run when we are told to stop
 
 
+class Served(Protocol):
+    """An app that can be told to come to its end."""
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None: ...
+
+    async def drain(self, seconds: float) -> None:
+        """End streams in good order, and give what runs a little time before it is stopped."""
+        ...
+
+
 async def serve_app(
-    app: GatewayApp,
+    app: Served,
     listening: socket.socket,
     *,
     arrival_seconds: float = 30.0,
@@ -64,9 +74,9 @@ async def serve_app(
 class _Server(uvicorn.Server):
     """Leaves signals to us, and lets the app say goodbye before connections are closed."""
 
-    def __init__(self, config: uvicorn.Config, app: GatewayApp, started: Callable[[], None] | None) -> None:
+    def __init__(self, config: uvicorn.Config, app: Served, started: Callable[[], None] | None) -> None:
         super().__init__(config)
-        self._gateway = app
+        self._app = app
         self._tell_started = started
 
     @contextmanager
@@ -83,7 +93,7 @@ class _Server(uvicorn.Server):
     ) -> None:
         for server in self.servers:
             server.close()
-        await self._gateway.drain(PATIENCE_S if patience is None else patience)
+        await self._app.drain(PATIENCE_S if patience is None else patience)
         await super().shutdown(sockets=sockets)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, cast
 
-from fingerpost.records import Effect, Principal, Scope
+from fingerpost.records import Effect, Principal, Right, Scope
 
 LONGEST_NAME: Final = 200
 MOST_SCOPES: Final = 200
@@ -32,6 +32,7 @@ def principal_of(claims: Mapping[str, object], scopes: tuple[str, ...]) -> Princ
     tools: list[str] = []
     effects: list[Effect] = []
     profiles: list[str] = []
+    rights = [Right.USE]
     places = {"server": servers, "tool": tools, "profile": profiles}
     for scope in scopes:
         if not scope.startswith(OURS):
@@ -39,6 +40,8 @@ def principal_of(claims: Mapping[str, object], scopes: tuple[str, ...]) -> Princ
         kind, _, value = scope.removeprefix(OURS).partition(":")
         if kind == "effect" and value in set(Effect):
             effects.append(Effect(value))
+        elif kind == "may" and value in set(Right):
+            rights.append(Right(value))
         elif kind in places and value:
             places[kind].append(value)
         else:
@@ -49,6 +52,7 @@ def principal_of(claims: Mapping[str, object], scopes: tuple[str, ...]) -> Princ
         kind="token",
         scope=Scope(servers=tuple(servers), tools=tuple(tools), effects=tuple(effects)),
         profiles=tuple(profiles),
+        rights=tuple(dict.fromkeys(rights)),
     )
 
 

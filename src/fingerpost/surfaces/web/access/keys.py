@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from fingerpost.errors import StoreError
 from fingerpost.records import Principal, utc_now
 from fingerpost.store.keys import ApiKey
-from fingerpost.surfaces.gateway.access.verdicts import Known, Undecided, Unknown, Verdict
+from fingerpost.surfaces.web.access.verdicts import Known, Undecided, Unknown, Verdict
 
 RENEW_SECONDS: Final = 3.0  # then one request looks the key up again, while others go on
 FRESH_SECONDS: Final = 5.0  # a revoked key is refused after this time at the latest
@@ -70,7 +70,13 @@ class KeyCheck:
             self._seen.pop(mark, None)
             return Unknown("no such key")
         known = Known(
-            Principal(name=found.name, kind="key", scope=found.scope, profiles=found.profiles),
+            Principal(
+                name=found.name,
+                kind="key",
+                scope=found.scope,
+                profiles=found.profiles,
+                rights=found.rights,
+            ),
         )
         self._seen[mark] = _Seen(found, known, self._clock())
         if len(self._seen) > _REMEMBERED:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from fingerpost.records import Json, JsonObject
 from fingerpost.settings.model import GatewaySettings
-from fingerpost.surfaces.gateway.access.addresses import base_of
+from fingerpost.surfaces.web.access.addresses import base_of
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 _PATHS: Final = ("/mcp", "/mcp/route", "/mcp/all")

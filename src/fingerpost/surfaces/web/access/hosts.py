@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from fingerpost.settings.model import GatewaySettings
-from fingerpost.surfaces.gateway.access.addresses import (
+from fingerpost.surfaces.web.access.addresses import (
     DEFAULT_PORTS,
     Authority,
     Origin,

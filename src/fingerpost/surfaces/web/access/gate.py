@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from fingerpost.events import AccessRefused, EventSink
-from fingerpost.records import JsonObject, Principal
+from fingerpost.records import EVERY_RIGHT, JsonObject, Principal
 from fingerpost.store.keys import PREFIX
-from fingerpost.surfaces.gateway.access.documents import Documents
-from fingerpost.surfaces.gateway.access.hosts import Hosts
-from fingerpost.surfaces.gateway.access.tries import Tries
-from fingerpost.surfaces.gateway.access.verdicts import Insufficient, Known, Undecided, Unknown, Verdict
-from fingerpost.surfaces.gateway.exchange import Denial, Endpoint
+from fingerpost.surfaces.web.access.documents import Documents
+from fingerpost.surfaces.web.access.hosts import Hosts
+from fingerpost.surfaces.web.access.tries import Tries
+from fingerpost.surfaces.web.access.verdicts import Insufficient, Known, Undecided, Unknown, Verdict
+from fingerpost.surfaces.web.gate import Denial, Endpoint
 
-LOCAL: Final = Principal(name="local", kind="local")
+LOCAL: Final = Principal(name="local", kind="local", rights=EVERY_RIGHT)
 
 LONGEST_CREDENTIAL: Final = 16_384
 # Set by proxies: whoever asks through one does not sit at this machine.
@@ -24,6 +24,7 @@ _FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real
 _NEEDED = "A key is needed: send it as `Authorization: Bearer …` or `X-API-Key: …`."
 _WRONG = "The key or token is not valid. Ask whoever runs this gateway for another."
 _TOO_LITTLE = "The key or token is valid, but does not reach this endpoint."
+_NOT_ALLOWED = "The key or token is valid, but its holder may not do this: it needs the right `{right}`."
 _TOO_MANY = "Too many wrong keys or tokens came from here. Wait a minute."
 _LATER = "Keys and tokens cannot be checked at the moment. Try again in a few seconds."
 
@@ -114,6 +115,9 @@ class Doorkeeper:
         return await check.judge(credential)
 
     def _at(self, endpoint: Endpoint, principal: Principal) -> Principal | _Refused:
+        if not principal.may(endpoint.right):
+            denial = self._insufficient(_NOT_ALLOWED.format(right=endpoint.right), ())
+            return _Refused(denial, f"may not {endpoint.right}", principal.name)
         if principal.may_use(endpoint.profile):
             return principal
         denial = self._insufficient(_TOO_LITTLE, ())

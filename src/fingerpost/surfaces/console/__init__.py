@@ -1,0 +1,1 @@
+"""The web console: static files, and who is signed in."""

@@ -1,0 +1,11 @@
+"""One port for everything: what every surface that speaks HTTP shares. Knows nothing of tools.
+
+asgi         requests and answers on raw ASGI: headers, bodies, faults
+gate         who asks: the interface the surfaces see
+access/      who asks: keys, signed tokens, hosts and origins
+front        which surface answers a path
+events       event streams to a client
+rate         how often one caller may ask
+port         a socket, the app behind it, and how both come to their end
+connections  how long a request may take to arrive
+"""

@@ -1,0 +1,49 @@
+"""Who asks, as the surfaces see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from fingerpost.records import JsonObject, Principal, Right
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """What a path leads to: `/mcp`, `/mcp/p/<profile>`, `/v1/chat/completions`, `/api/packets`."""
+
+    path: str
+    mode: str = ""  # of the MCP gateway: auto, route, all
+    profile: str | None = None
+    right: Right = Right.USE  # without it nobody is let in
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Denial:
+    """Why somebody is not let in, as the HTTP answer they get."""
+
+    status: int
+    message: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class Gate(Protocol):
+    """Says who asks. Asked for every HTTP request, so it takes no time where it need not."""
+
+    async def admit(
+        self, headers: Mapping[str, str], endpoint: Endpoint, *, remote: str = ""
+    ) -> Principal | Denial:
+        """Who this is, by lower-case headers; `remote` is where they come from.
+
+        Host and Origin are checked here, too, and whoever is refused is told of here.
+        """
+        ...
+
+    def allows_page(self, headers: Mapping[str, str]) -> bool:
+        """Whether a web page may call us, by Host and Origin; its credential comes with the call."""
+        ...
+
+    def documents(self) -> Mapping[str, JsonObject]:
+        """Public documents by path (`/.well-known/oauth-protected-resource…`)."""
+        ...
