@@ -1,0 +1,73 @@
+"""One operation of the API: what it takes, what it gives, who may. Routing and OpenAPI are both made from this."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from fingerpost.records import Principal, Right
+from fingerpost.surfaces.web.asgi import Header, Receive, Send
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiRequest:
+    """A request whose parts were checked against its operation."""
+
+    principal: Principal
+    path: Mapping[str, str]  # the parameters in the path, decoded
+    query: Any = None  # an instance of the operation's `query`
+    body: Any = None  # an instance of the operation's `body`
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """An answer that is more than a record: another status, headers, a body of another type."""
+
+    body: object = None  # a record, or bytes where `media` is given
+    status: int = 200
+    headers: tuple[Header, ...] = ()
+    media: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Streaming:
+    """An answer that goes on: it writes to the client itself."""
+
+    run: Callable[[Receive, Send, tuple[Header, ...]], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """`GET /api/tools/{server}/{tool}` and what belongs to it.
+
+    `query` and `body` are frozen dataclasses; their fields are checked by pydantic, their docstrings and
+    `Annotated[…, Field(description=…)]` go into the description. `answer` raises `Problem` for what the
+    caller can do something about.
+    """
+
+    method: Literal["GET", "POST", "PUT", "DELETE"]
+    path: str
+    name: str  # operationId, such as `list_packets`
+    summary: str
+    right: Right
+    answer: Callable[[ApiRequest], Awaitable[object]]
+    query: type[Any] | None = None
+    body: type[Any] | None = None
+    returns: Any = None  # a type; None: no body
+    media: str = "application/json"  # of what it returns
+    status: int = 200
+    problems: tuple[int, ...] = ()  # statuses of `Problem` it may raise, beyond those every operation has
+    tag: str = ""
+
+
+class Problem(Exception):
+    """What the caller gets instead, as problem details (RFC 9457)."""
+
+    def __init__(self, status: int, title: str, detail: str = "", **more: Any) -> None:
+        super().__init__(detail or title)
+        self.status = status
+        self.title = title
+        self.detail = detail
+        self.more = more
