@@ -1,4 +1,4 @@
-"""One operation of the API: what it takes, what it gives, who may. Routing and OpenAPI are both made from this."""
+"""One operation of the API: what it takes and gives, who may. Routing and OpenAPI are made from it."""
 
 from __future__ import annotations
 
