@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,8 @@ from tests.docs.blocks import PAGES, Block, blocks, matches, steps
 from tests.programs import PATH, ROOT
 from tests.requirements import proves
 
+CONSOLE = blocks("console")
+FIRST = CONSOLE[0]
 RUNNABLE = {"python", "console", "sh", "toml", "json", "text", "mermaid"}
 
 
@@ -24,7 +25,7 @@ def surroundings(tmp_path: Path) -> dict[str, str]:
     """The environment of a reader: the project's programs, and a store of its own."""
     return {
         **os.environ,
-        "PATH": PATH,
+        "PATH": os.pathsep.join([warm.folder(), PATH]),
         "FINGERPOST_STORE__URL": f"sqlite:///{tmp_path}/docs.db",
         "COLUMNS": "160",
         "TMPDIR": str(tmp_path),
@@ -42,7 +43,7 @@ def test_every_block_is_of_a_kind_that_is_checked() -> None:
 @pytest.mark.parametrize("block", blocks("python"), ids=str)
 def test_python_blocks_run(block: Block, tmp_path: Path, surroundings: dict[str, str]) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", block.body],
+        [*warm.python(), "-W", "error", "-c", block.body],
         cwd=tmp_path,
         env=surroundings,
         capture_output=True,
@@ -57,10 +58,10 @@ def test_python_blocks_run(block: Block, tmp_path: Path, surroundings: dict[str,
 
 
 @proves("H24")
-@pytest.mark.parametrize("block", blocks("console"), ids=str)
+@pytest.mark.parametrize("block", CONSOLE, ids=str)
 def test_console_blocks_print_what_they_show(block: Block, surroundings: dict[str, str]) -> None:
-    if block.page != "README.md":  # what a reader tries first starts as it does for them
-        surroundings["PATH"] = os.pathsep.join([warm.folder(), PATH])
+    if block is FIRST:  # what a reader tries first starts as it does for them
+        surroundings["PATH"] = PATH
     for step in steps(block):
         done = subprocess.run(
             ["bash", "-c", step.command],

@@ -7,12 +7,12 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.docs.blocks import Block, Step, matches, steps
 from tests.programs import PATH, ROOT
 from tests.requirements import proves
@@ -35,9 +35,13 @@ def run(command: str, home: Path) -> subprocess.CompletedProcess[str]:
     # The process that outlives us to end orphans is still running when the interpreter looks: by design.
     strict = ("-W", "error", "-W", "ignore::ResourceWarning")
     return subprocess.run(
-        [sys.executable, *strict, str(ROOT / script), *arguments],
+        [*warm.python(), *strict, str(ROOT / script), *arguments],
         cwd=home,
-        env={"PATH": PATH, "HOME": str(home), "LANG": os.environ.get("LANG", "C.UTF-8")},
+        env={
+            "PATH": os.pathsep.join([warm.folder(), PATH]),
+            "HOME": str(home),
+            "LANG": os.environ.get("LANG", "C.UTF-8"),
+        },
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -13,6 +13,7 @@ from fingerpost.llm import ModelRequest
 from fingerpost.records import JsonObject, ServerSpec
 from fingerpost.testing import ScriptedModel
 from fingerpost.testing.scripted import Line
+from tests import warm
 from tests.programs import program
 
 
@@ -29,7 +30,7 @@ def settings(folder: Path, **more: Any) -> Settings:
 
 
 def clock() -> ServerSpec:
-    return Server.stdio("time", [program("mcp-server-time"), "--local-timezone", "Etc/UTC"])
+    return Server.stdio("time", [warm.server("mcp-server-time"), "--local-timezone", "Etc/UTC"])
 
 
 def desk(folder: Path) -> ServerSpec:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +28,7 @@ class Person:
     @property
     def environment(self) -> dict[str, str]:
         return {
-            "PATH": PATH,
+            "PATH": os.pathsep.join([warm.folder(), PATH]),
             "HOME": str(self.home),
             "XDG_CONFIG_HOME": str(self.home / "config"),
             "XDG_DATA_HOME": str(self.home / "data"),
@@ -40,13 +40,13 @@ class Person:
         file = self.home / f"{name}-tools.json"
         if tools is not None:
             file.write_text(json.dumps(tools), encoding="utf-8")
-            entry = {"command": sys.executable, "args": [str(FILE_SERVER), str(file)], **entry}
+            entry = {**_python(str(FILE_SERVER), str(file)), **entry}
         self.servers[name] = entry
         (self.home / "mcp.json").write_text(json.dumps({"mcpServers": self.servers}), encoding="utf-8")
         return file
 
     def has_fault(self, name: str, fault: str) -> None:
-        self.has(name, command=sys.executable, args=["-m", "fingerpost.testing.faults.stdio", fault])
+        self.has(name, **_python("-m", "fingerpost.testing.faults.stdio", fault))
 
     def writes(self, name: str, text: str) -> Path:
         file = self.home / name
@@ -84,6 +84,11 @@ class Person:
         done = self.runs(*arguments, "--json")
         assert done.stdout, done.stderr
         return json.loads(done.stdout)
+
+
+def _python(*arguments: str) -> dict[str, Any]:
+    command, *before = warm.python()
+    return {"command": command, "args": [*before, *arguments]}
 
 
 @pytest.fixture

@@ -1,13 +1,15 @@
-"""Our command without its start-up: one process has loaded everything, and forks a real one per command.
+"""Programs without their start-up: one process has loaded everything, and forks a real one per command.
 
 Loading the MCP library takes longer than most commands do. `zygote.py` loads it once for all test
-workers; `launch.py` is what a test starts in place of the command: it hands its folder, environment,
-streams and arguments over, passes signals on, and ends as the command ended.
+workers; `launch.py` is what a test starts in place of a program (our command, a server written in Python,
+a Python script): it hands its folder, environment, streams and arguments over, passes signals on, and
+ends as the program ended.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +18,7 @@ from types import TracebackType
 from typing import Final, Self
 
 ADDRESS: Final = "WARM_COMMAND_ADDRESS"  # not FINGERPOST_…: that would be a setting
+SERVERS: Final = ("mcp-server-fetch", "mcp-server-git", "mcp-server-time")
 HERE: Final = Path(__file__).parent
 PATIENCE: Final = 10.0  # seconds
 
@@ -40,8 +43,8 @@ class Zygote:
         )
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == b"listening\n"
-        _write_shim(Path(self._folder.name), address)
         os.environ[ADDRESS] = address
+        _write_shims(Path(self._folder.name))
         return self
 
     def __exit__(
@@ -55,15 +58,31 @@ class Zygote:
 
 def command() -> list[str]:
     """What to start in place of `fingerpost`."""
-    return [sys.executable, "-I", "-S", str(HERE / "launch.py"), os.environ[ADDRESS]]
+    return _launcher("fingerpost")
+
+
+def python() -> list[str]:
+    """What to start in place of `python`: understands `-W`, then `-c`, `-m` or a script."""
+    return _launcher("python")
+
+
+def server(name: str) -> str:
+    """The full path of one of `SERVERS`, without its start-up."""
+    assert name in SERVERS
+    return f"{folder()}/{name}"
+
+
+def _launcher(program: str) -> list[str]:
+    return [sys.executable, "-I", "-S", str(HERE / "launch.py"), os.environ[ADDRESS], program]
 
 
 def folder() -> str:
-    """A folder to put first in PATH: its `fingerpost` is the one without the start-up."""
+    """A folder to put first in PATH: the programs in it are those without the start-up."""
     return str(Path(os.environ[ADDRESS]).parent)
 
 
-def _write_shim(folder: Path, address: str) -> None:
-    shim = folder / "fingerpost"
-    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "{HERE / "launch.py"}" "{address}" "$@"\n')
-    shim.chmod(0o700)
+def _write_shims(folder: Path) -> None:
+    for program in ("fingerpost", *SERVERS):
+        shim = folder / program
+        shim.write_text(f'#!/bin/sh\nexec {shlex.join(_launcher(program))} "$@"\n')
+        shim.chmod(0o700)

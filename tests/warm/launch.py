@@ -1,6 +1,6 @@
 """Stands for one command: hands everything it was given to the zygote, and ends as the command ends.
 
-Run: `python -I -S launch.py ADDRESS ARGUMENT…`. Whoever kills this kills the command: the zygote
+Run: `python -I -S launch.py ADDRESS PROGRAM ARGUMENT…`. Whoever kills this kills the command: the zygote
 sees the line break.
 """
 
@@ -24,7 +24,9 @@ def main() -> None:
         line.send(bytes([number]))
 
     here = os.getcwd()  # noqa: PTH109 - loading pathlib would take longer than all of this
-    wish = json.dumps({"arguments": sys.argv[2:], "folder": here, "environment": dict(os.environ)})
+    _, _, program, *arguments = sys.argv
+    told = {"program": program, "arguments": arguments, "folder": here, "environment": dict(os.environ)}
+    wish = json.dumps(told)
     body = wish.encode()
     socket.send_fds(line, [len(body).to_bytes(4)], [0, 1, 2])
     line.sendall(body)

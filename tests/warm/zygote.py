@@ -7,21 +7,24 @@ interpreter. It ends, and all its commands with it, when its input ends.
 
 from __future__ import annotations
 
+import builtins
 import gc
 import importlib
 import json
 import os
 import pkgutil
+import runpy
 import selectors
 import signal
 import socket
 import sys
 import time
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, TextIO
+from typing import Any, Final, Literal, TextIO, cast
 
 STREAMS: Final = 3
 FIRST: Final = 4  # bytes that say how long a wish is
@@ -31,6 +34,10 @@ LOADED: Final = (  # what commands load only when they run; nothing here starts 
     "fingerpost.router.answerer",
     "fingerpost.router.guide",
     "fingerpost.servers",
+    "fingerpost.testing",
+    "mcp_server_fetch.server",
+    "mcp_server_git.server",
+    "mcp_server_time.server",
     "rich.console",
     "rich.live",
     "rich.markdown",
@@ -40,10 +47,19 @@ LOADED: Final = (  # what commands load only when they run; nothing here starts 
 )
 
 
+PROGRAMS: Final = {  # what we can be: the module and function that the installed program calls
+    "fingerpost": ("fingerpost.surfaces.cli.main", "main"),
+    "mcp-server-fetch": ("mcp_server_fetch", "main"),
+    "mcp-server-git": ("mcp_server_git", "main"),
+    "mcp-server-time": ("mcp_server_time", "main"),
+}
+
+
 @dataclass(frozen=True)
 class Wish:
-    """One command to run: as it was given to `launch.py`."""
+    """One program to run: as it was given to `launch.py`."""
 
+    program: str  # one of PROGRAMS, or `python`
     arguments: list[str]
     folder: str
     environment: dict[str, str]
@@ -185,7 +201,7 @@ def _read(line: socket.socket) -> Wish:
         body += piece
     line.settimeout(None)
     told: dict[str, Any] = json.loads(body)
-    return Wish(told["arguments"], told["folder"], told["environment"], list(streams))
+    return Wish(told["program"], told["arguments"], told["folder"], told["environment"], list(streams))
 
 
 def become(wish: Wish) -> None:
@@ -198,7 +214,7 @@ def become(wish: Wish) -> None:
     os.environ.clear()
     os.environ.update(wish.environment)
     time.tzset()
-    sys.argv = ["fingerpost", *wish.arguments]
+    sys.argv = [wish.program, *wish.arguments]
     unbuffered = bool(wish.environment.get("PYTHONUNBUFFERED"))
     sys.stdin = sys.__stdin__ = _text(0, "r", errors="surrogateescape")
     sys.stdout = sys.__stdout__ = _text(1, "w", errors="surrogateescape", at_once=unbuffered)
@@ -212,6 +228,36 @@ def _text(number: int, mode: str, *, errors: str, at_once: bool = False, lines: 
     return stream
 
 
+def run(wish: Wish) -> None:
+    if wish.program == "python":
+        run_python(wish.arguments)
+        return
+    module, function = PROGRAMS[wish.program]
+    sys.exit(getattr(importlib.import_module(module), function)())
+
+
+def run_python(arguments: list[str]) -> None:
+    """`python [-W FILTER]… (-c CODE | -m MODULE | SCRIPT) [ARGUMENT]…`, in an interpreter that has begun."""
+    while arguments[0] == "-W":
+        action, _, category = arguments[1].partition("::")
+        kind = getattr(builtins, category) if category else Warning
+        warnings.simplefilter(cast('Literal["error", "ignore"]', action), kind)
+        arguments = arguments[2:]
+    if arguments[0] == "-c":
+        sys.argv = ["-c", *arguments[2:]]
+        sys.path.insert(0, "")
+        names: dict[str, Any] = {"__name__": "__main__", "__builtins__": builtins}
+        exec(compile(arguments[1], "<string>", "exec"), names)
+    elif arguments[0] == "-m":
+        sys.argv = arguments[1:]
+        sys.path.insert(0, str(Path.cwd()))
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = arguments
+        sys.path.insert(0, str(Path(arguments[0]).parent))
+        runpy.run_path(arguments[0], run_name="__main__")
+
+
 def main() -> None:
     sys.path.pop(0)  # the folder of this file, where a command would not look
     zygote = Zygote(sys.argv[1])
@@ -220,7 +266,7 @@ def main() -> None:
     wish = zygote.next_command()
     if wish is not None:
         become(wish)
-        importlib.import_module("fingerpost.surfaces.cli.main").main()
+        run(wish)
 
 
 if __name__ == "__main__":
