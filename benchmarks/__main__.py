@@ -1,7 +1,7 @@
 """`python -m benchmarks [--data FOLDER] [NAME …]`: run all benchmarks, or the named ones.
 
 `--data` names a folder of public routing sets (bfcl, toolalpaca_eval, nestful) for those that can use
-more than our own small set. `gateway` takes `--quick`; `gateway-soak` takes `--seconds`.
+more than our own small set. `gateway` takes `--quick`; `gateway-soak` and `live` take `--seconds`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ from benchmarks import (
     startup,
     store,
 )
+from benchmarks.completions import run as completions
 from benchmarks.gateway import run as gateway
 from benchmarks.gateway import soaking
+from benchmarks.live import run as live
 
 BENCHMARKS: dict[str, Callable[[Path | None], None]] = {
     "startup": lambda _: startup.run(),
@@ -44,10 +46,12 @@ BENCHMARKS: dict[str, Callable[[Path | None], None]] = {
     "answering": lambda _: answering.run(),
     "grants": lambda _: grants.run(),
     "faults": lambda _: faults.run(),
+    "completions": lambda _: completions.run(),
     "gateway": lambda _: gateway.run(),
     "gateway-soak": lambda _: soaking.run(),
+    "live": lambda _: live.run(),
 }
-SLOW = ("grants", "faults", "gateway", "gateway-soak")  # minutes: only when named
+SLOW = ("grants", "faults", "gateway", "gateway-soak", "live")  # minutes: only when named
 
 
 def main() -> None:
@@ -57,7 +61,7 @@ def main() -> None:
     reader.add_argument("--untrained", type=Path, help="MiniLM as it was (.onnx), as a baseline of routing")
     reader.add_argument("--encoders", type=Path, help="encoders that have not seen a family (A.onnx …)")
     reader.add_argument("--quick", action="store_true", help="gateway: two minutes instead of ten")
-    reader.add_argument("--seconds", type=float, default=600.0, help="gateway-soak: how long")
+    reader.add_argument("--seconds", type=float, help="how long: gateway-soak [600], live [60]")
     asked = reader.parse_args()
     if unknown := [name for name in asked.names if name not in BENCHMARKS]:
         reader.error(f"no such benchmark: {', '.join(unknown)}; there are: {', '.join(BENCHMARKS)}")
@@ -69,7 +73,8 @@ def main() -> None:
         **BENCHMARKS,
         "routing": measure_routing,
         "gateway": lambda _: gateway.run(quick=asked.quick),
-        "gateway-soak": lambda _: soaking.run(seconds=asked.seconds),
+        "gateway-soak": lambda _: soaking.run(seconds=asked.seconds or 600.0),
+        "live": lambda _: live.run(seconds=asked.seconds or 60.0),
     }
     for name in asked.names or [name for name in BENCHMARKS if name not in SLOW]:
         chosen[name](asked.data)

@@ -37,7 +37,6 @@ def proves(*ids: str) -> Callable[[F], F]:
     return pytest.mark.proves(*ids)
 
 
-_HTTP = "comes with the OpenAI-compatible endpoint and the console"
 _BUILTIN = "comes with Fingerpost's own servers"
 
 REQUIREMENTS: dict[str, Requirement] = {
@@ -209,36 +208,36 @@ REQUIREMENTS: dict[str, Requirement] = {
     "F30": Requirement("A client that leaves cancels its call; the audit trail says so"),
     "F50": Requirement("Foreign hosts are refused; servers do not redirect us elsewhere"),
     # O. The OpenAI-compatible endpoint
-    "O1": Requirement("The openai clients work, streaming and not, by changing the base URL alone", _HTTP),
-    "O2": Requirement("The request is narrowed before the model runs; routed tools run here", _HTTP),
-    "O3": Requirement("The caller's own tools arrive unchanged; calls of them go back to the caller", _HTTP),
-    "O4": Requirement("Mode, profile, persona and bounds by header, extra_body or model name", _HTTP),
-    "O5": Requirement("Errors have OpenAI's shape and status; nothing raw reaches the caller", _HTTP),
-    "O6": Requirement("A client that leaves cancels the work for it", _HTTP),
-    "O7": Requirement("An approval asked in a chat is given elsewhere and the answer goes on", _HTTP),
-    "O8": Requirement("Usage, considered and used tools and saved tokens come with the answer", _HTTP),
+    "O1": Requirement("The openai clients work, streaming and not, by changing the base URL alone"),
+    "O2": Requirement("The request is narrowed before the model runs; routed tools run here"),
+    "O3": Requirement("The caller's own tools arrive unchanged; calls of them go back to the caller"),
+    "O4": Requirement("Mode, profile, persona and bounds by header, extra_body or model name"),
+    "O5": Requirement("Errors have OpenAI's shape and status; nothing raw reaches the caller"),
+    "O6": Requirement("A client that leaves cancels the work for it"),
+    "O7": Requirement("An approval asked in a chat is given elsewhere and the answer goes on"),
+    "O8": Requirement("Usage, considered and used tools and saved tokens come with the answer"),
     # I. The API
-    "I1": Requirement("The API is described by OpenAPI and keeps to it; errors are problem details", _HTTP),
-    "I2": Requirement("Packets are listed, filtered, read and followed live, resuming after a break", _HTTP),
-    "I3": Requirement("Without the right a key gets 403; a USE key sees its own requests alone", _HTTP),
-    "I4": Requirement("Approvals are decided once, by whoever comes first, edited or not", _HTTP),
-    "I5": Requirement("Cookies are same-site; what changes something needs a token no other page has", _HTTP),
-    "I6": Requirement("A caller beyond its rate waits; others do not", _HTTP),
-    "I7": Requirement("Tools and servers are searched, explained, switched off and on while it runs", _HTTP),
-    "I8": Requirement("Figures over time come from the journal: requests, tokens saved, failures", _HTTP),
-    "I9": Requirement("Metrics for Prometheus; health and readiness", _HTTP),
-    "I10": Requirement("Spans per stage with the semantic names of GenAI and MCP, without content", _HTTP),
-    "I11": Requirement("The audit trail is filtered, exported and verified", _HTTP),
+    "I1": Requirement("The API is described by OpenAPI and keeps to it; errors are problem details"),
+    "I2": Requirement("Packets are listed, filtered, read and followed live, resuming after a break"),
+    "I3": Requirement("Without the right a key gets 403; a USE key sees its own requests alone"),
+    "I4": Requirement("Approvals are decided once, by whoever comes first, edited or not"),
+    "I5": Requirement("Cookies are same-site; what changes something needs a token no other page has"),
+    "I6": Requirement("A caller beyond its rate waits; others do not"),
+    "I7": Requirement("Tools and servers are searched, explained, switched off and on while it runs"),
+    "I8": Requirement("Figures over time come from the journal: requests, tokens saved, failures"),
+    "I9": Requirement("Metrics for Prometheus; health and readiness"),
+    "I10": Requirement("Spans per stage with the semantic names of GenAI and MCP, without content"),
+    "I11": Requirement("The audit trail is filtered, exported and verified"),
     # V. The console
-    "V1": Requirement("Live: requests arrive and open into their journey while it happens", _HTTP),
-    "V2": Requirement("Ask: a request is routed or run, with mode and profile", _HTTP),
-    "V3": Requirement("Approvals: the exact call, decided once, edited or not, from two browsers", _HTTP),
-    "V4": Requirement("Tools and servers: searched, explained, switched", _HTTP),
-    "V5": Requirement("Insight: charts over time", _HTTP),
-    "V6": Requirement("Audit: filtered, exported, verified", _HTTP),
-    "V7": Requirement("Light, dark, keyboard, narrow screens, right to left; no serious axe finding", _HTTP),
-    "V8": Requirement("Hostile text is shown as text; nothing is loaded from elsewhere", _HTTP),
-    "V9": Requirement("The live list stays bounded and quick under load", _HTTP),
+    "V1": Requirement("Live: requests arrive and open into their journey while it happens"),
+    "V2": Requirement("Ask: a request is routed or run, with mode and profile"),
+    "V3": Requirement("Approvals: the exact call, decided once, edited or not, from two browsers"),
+    "V4": Requirement("Tools and servers: searched, explained, switched"),
+    "V5": Requirement("Insight: charts over time"),
+    "V6": Requirement("Audit: filtered, exported, verified"),
+    "V7": Requirement("Light, dark, keyboard, narrow screens, right to left; no serious axe finding"),
+    "V8": Requirement("Hostile text is shown as text; nothing is loaded from elsewhere"),
+    "V9": Requirement("The live list stays bounded and quick under load"),
     # P. Performance goals
     "P9": Requirement("Help and import stay light: no heavy library is loaded"),
     # H. The house

@@ -89,11 +89,14 @@ class UnknownTool(CallError):
 
 
 class ModelError(FingerpostError):
-    """A language model did not do what was asked. `model` names it."""
+    """A language model did not do what was asked. `model` names it; `status` is its server's, where told."""
 
-    def __init__(self, message: str, *, model: str, hint: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, model: str, hint: str | None = None, status: int | None = None
+    ) -> None:
         super().__init__(message, hint=hint)
         self.model = model
+        self.status = status
 
 
 class ModelUnavailable(ModelError):

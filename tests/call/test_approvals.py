@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -377,6 +379,17 @@ def reordered(value: Any) -> Any:
 @given(objects)
 def test_the_order_of_keys_does_not_change_a_fingerprint(arguments: dict[str, Any]) -> None:
     assert call_fingerprint("d", "t", arguments) == call_fingerprint("d", "t", reordered(arguments))
+
+
+@given(
+    st.dictionaries(st.text(st.characters(max_codepoint=300), max_size=3), scalars, max_size=4),
+    st.text(st.characters(max_codepoint=200), max_size=5),
+)
+def test_a_fingerprint_does_not_depend_on_how_fast_it_was_written(
+    arguments: dict[str, Any], tool: str
+) -> None:
+    written = json.dumps(["d", tool, arguments], sort_keys=True, separators=(",", ":"))
+    assert call_fingerprint("d", tool, arguments) == hashlib.sha256(written.encode()).hexdigest()
 
 
 def test_values_a_tool_may_tell_apart_have_fingerprints_of_their_own() -> None:

@@ -4,7 +4,7 @@ import itertools
 
 import anyio
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fingerpost.choose.conversation import build
@@ -175,11 +175,15 @@ def test_whatever_was_said_it_fits_and_no_reply_loses_its_call(
     if not made.by:
         assert made.history == history
         return
-    assert made.tokens_after <= budget
-    if made.history:
-        kept = len(history) - made.left_out
-        shapes = [
-            [(m.role, m.tool_calls) for m in side[len(side) - kept :]] for side in (made.history, history)
-        ]
+    system = [message for message in history if message.role == "system"]
+    said = [unit for unit in units(history) if unit[0].role != "system" or len(unit) > 1]
+    assume(all(unit[0].role != "system" for unit in said))  # a reply to no call, behind the system's words
+    assert [message for message in made.history if message.role == "system"] == system, "never cut"
+    fitted = [message for message in made.history if message.role != "system"]
+    assert sum(tokens_of(message, quarter) for message in fitted) <= budget
+    if fitted:
+        talked = [message for unit in said for message in unit]
+        kept = len(talked) - made.left_out
+        shapes = [[(m.role, m.tool_calls) for m in side[len(side) - kept :]] for side in (fitted, talked)]
         assert shapes[0] == shapes[1], "what is kept is the end of the conversation"
-        assert made.left_out == 0 or history[made.left_out].role != "tool"
+        assert made.left_out == 0 or kept == 0 or talked[made.left_out].role != "tool"

@@ -30,6 +30,11 @@ def predicted(person: Person, *more: str) -> dict[str, dict[str, Any]]:
     return {line["id"]: line for line in read_lines((person.home / "p.jsonl").read_text(encoding="utf-8"))}
 
 
+async def kept_in(person: Person) -> list[tuple[str, Any]]:
+    async with Store.open(person.environment["FINGERPOST_STORE__URL"]) as store:
+        return [(one.name, one.report["figures"]) for one in await store.evals.newest()]
+
+
 def first(line: Mapping[str, Any]) -> str:
     return line["ranking"][0]["tool"]
 
@@ -131,6 +136,8 @@ def test_a_report_judges_the_predictions_and_keeps_bounds(person: Person) -> Non
     assert "recall@10" in shown.stdout
     assert "recall@10 at most 0.9: it is 1" in shown.stderr
     assert "recall@5" not in shown.stderr
+    kept = person.runs("eval", "report", *SET, "p.jsonl", "--keep", "our tools", "--json")
+    assert anyio.run(kept_in, person) == [("our tools", json.loads(kept.stdout)["figures"])]
     wrong = person.runs("eval", "report", *SET, "p.jsonl", "--least", "recall@7=0.8")
     assert (wrong.returncode, "no figure 'recall@7'" in wrong.stderr) == (2, True)
 

@@ -63,16 +63,17 @@ def _replied(text: str, entries: list[object]) -> ModelReply:
     return _reply(text, *entries)
 
 
+LONG = 300_000  # characters: more than an answer may have
 JUNK: tuple[tuple[str, ModelReply], ...] = (
-    ("a megabyte of words", _reply("delete the file " * 65_000)),
-    ("a megabyte of braces", _reply("{" * 1_000_000)),
-    ("a megabyte of brackets", _reply("[" * 1_000_000)),
-    ("a megabyte of quotes", _reply('"' * 1_000_000)),
-    ("a megabyte of angle brackets", _reply("<" * 1_000_000)),
-    ("a megabyte of opening marks", _reply("<tool_call>" * 90_000)),
-    ("a megabyte of fences", _reply("```json\n" * 120_000)),
-    ("a megabyte of arguments", _reply(select("web__search", {"query": "x" * 1_000_000}))),
-    ("a megabyte of spaces", _reply(" " * 1_000_000)),
+    ("very many words", _reply("delete the file " * 20_000)),
+    ("very many braces", _reply("{" * LONG)),
+    ("very many brackets", _reply("[" * LONG)),
+    ("very many quotes", _reply('"' * LONG)),
+    ("very many angle brackets", _reply("<" * LONG)),
+    ("very many opening marks", _reply("<tool_call>" * 28_000)),
+    ("very many fences", _reply("```json\n" * 38_000)),
+    ("very many arguments", _reply(select("web__search", {"query": "x" * LONG}))),
+    ("very many spaces", _reply(" " * LONG)),
     ("ten thousand lists in each other", _reply("[" * 10_000 + "]" * 10_000)),
     ("ten thousand deep arguments", _reply('{"tool": "web__search", "arguments": ' + '{"a":' * 9_999 + "1")),
     ("NUL", _reply("\0\0\0")),
@@ -90,7 +91,7 @@ JUNK: tuple[tuple[str, ModelReply], ...] = (
     ("a name that is a number", _reply("", _function(4))),
     ("a name that is null", _reply("", _function(None))),
     ("a name that is empty", _reply("", _function(""))),
-    ("a name of a megabyte", _reply("", _function("x" * 1_000_000))),
+    ("a name without end", _reply("", _function("x" * LONG))),
     ("a name with a line end", _reply("", _function("files__delete_file\n", '{"path": "a"}'))),
     ("a name with a shell in it", _reply("", _function("files__delete_file; rm -rf /", "{}"))),
     ("an invented tool", _reply("", _function("os__system", '{"command": "rm -rf /"}'))),
@@ -100,7 +101,7 @@ JUNK: tuple[tuple[str, ModelReply], ...] = (
     ("arguments that are cut", _reply("", _function("files__delete_file", '{"path": "a'))),
     ("arguments that are NaN", _reply("", _function("files__delete_file", '{"path": NaN}'))),
     ("arguments twice", _reply("", _function("files__delete_file", '{"path": "a", "path": "b"}'))),
-    ("arguments of a megabyte", _reply("", _function("web__search", '{"query": "' + "x" * 1_000_000 + '"}'))),
+    ("very long arguments", _reply("", _function("web__search", '{"query": "' + "x" * LONG + '"}'))),
     ("deep arguments", _reply("", _function("web__search", '{"query": ' + "[" * 5_000 + "]" * 5_000 + "}"))),
     (
         "a thousand calls",
@@ -193,7 +194,7 @@ async def test_no_odd_reply_counts_as_an_approval(tmp_path: Path) -> None:
         assert {route.outcome for route in routes} <= {
             RouteOutcome.ANSWERED,
             RouteOutcome.WAITING,
-            RouteOutcome.LIMITED,  # a megabyte is more than a request may cost
+            RouteOutcome.LIMITED,  # such lengths are more than a request may cost
         }
 
 
@@ -204,7 +205,7 @@ async def test_whatever_is_written_as_the_answer_nothing_runs_without_a_review(
 ) -> None:
     """The answer may hold a call, which is then reviewed like any other: the reviewer says no to all."""
     cases = _odd("arguments", "names", "shapes", "wrapped")
-    if streamed:  # piece by piece a megabyte takes its time
+    if streamed:  # piece by piece such lengths take their time
         cases = [(name, reply) for name, reply in cases if len(reply.text) < SHORT]
     model = playing(
         selection=lambda request: select(None),

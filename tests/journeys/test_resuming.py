@@ -12,9 +12,9 @@ import pytest
 
 from fingerpost import Router
 from fingerpost.errors import CallError
-from fingerpost.events import ToolSelected
+from fingerpost.events import ToolSelected, ToolsOffered
 from fingerpost.llm import ModelReply, ModelRequest
-from fingerpost.records import ExecutionStatus, Pending, RouteOutcome
+from fingerpost.records import ExecutionStatus, Pending, RouteOutcome, Scope
 from fingerpost.router import Route
 from fingerpost.testing import HANG, ScriptedModel, ToolServer, calls, tool_server
 from tests.journeys.recorder import DESTROYS, READS, as_remembered, tool
@@ -412,3 +412,19 @@ async def test_of_two_processes_one_runs_it_and_a_question_left_over_runs_nothin
             again = await other.resume(left, left.approve(by="dana"))
             assert again.outcome is RouteOutcome.ANSWERED, again.trace
     assert server.calls == [("delete_file", {"path": "a.txt"})]
+
+
+@proves("I3")
+async def test_who_goes_on_stays_within_the_bounds_of_who_asked(tmp_path: Path) -> None:
+    plan = select("files__delete_file", {"path": "a.txt"}, remaining="read the text file b.txt")
+    model = playing(
+        selection=[plan, select(None)], review=[review()], answer=["Deleted, by files/delete_file."]
+    )
+    only = (Scope(tools=("files/delete_file",)),)
+    async with opened(tmp_path, files(), model) as router:
+        route = await router.route(WISH, mode="staged", caller="ada", scopes=only)
+    async with opened(tmp_path, files(), model) as router:
+        over = await router.resume(waits(route).pending_id, waits(route).approve(by="dana"))
+    assert over.outcome is RouteOutcome.ANSWERED, over.trace
+    offered = [event.tools for event in over.events if isinstance(event, ToolsOffered)]
+    assert offered == [("files/delete_file",)]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import anyio
 import pytest
@@ -85,6 +86,23 @@ async def test_waiting_calls_are_listed_oldest_first(open_store: OpenStore) -> N
             "pending-2",
             "pending-1",
         ]
+
+
+async def test_calls_are_listed_page_by_page_newest_first(open_store: OpenStore) -> None:
+    asked = [replace(pending(), pending_id=f"p{n}", created=NOON + minutes(n // 2)) for n in range(6)]
+    async with open_store() as store:
+        for call in asked:
+            await store.approvals.add(replace(call, expires=NOON + minutes(30)))
+        await store.approvals.decide("p1", Decision.APPROVED, by="dana", now=NOON)
+
+        async def listed(**wanted: Any) -> list[str]:
+            return [call.pending_id for call in await store.approvals.recent(now=NOON, **wanted)]
+
+        assert await listed() == ["p5", "p4", "p3", "p2", "p1", "p0"]
+        assert await listed(limit=2, before="p4") == ["p3", "p2"]
+        assert await listed(decided=True) == ["p1"]
+        assert await listed(decided=False, before="p3") == ["p2", "p0"]
+        assert await store.approvals.recent(decided=False, now=NOON + minutes(31)) == []
 
 
 async def test_deciding_a_call_nobody_knows_is_an_error(open_store: OpenStore) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import random
 
+import anyio
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,6 +39,19 @@ async def test_calls_of_two_processes_add_up_to_one_profile(open_store: OpenStor
     assert math.isclose(profile.typical_tokens, exact([*map(float, sizes)], 0.5), rel_tol=0.05)
     assert math.isclose(profile.large_tokens, exact([*map(float, sizes)], 0.95), rel_tol=0.05)
     assert (profiles["git/diff"].typical_tokens, profiles["git/diff"].large_tokens) == (3, 3)
+
+
+async def test_what_nobody_waits_for_is_written_soon_and_at_the_latest_when_the_store_closes(
+    open_store: OpenStore,
+) -> None:
+    async with open_store() as store:
+        store.usage.note(sample())
+        with anyio.fail_after(10):
+            while "git/log" not in await store.usage.profiles():  # noqa: ASYNC110 - it is the database that changes
+                await anyio.sleep(0.05)
+        store.usage.note(sample())
+    async with open_store() as store:
+        assert (await store.usage.profiles())["git/log"].calls == 2
 
 
 async def test_an_older_call_that_arrives_late_does_not_move_the_last_use_back(open_store: OpenStore) -> None:

@@ -14,6 +14,7 @@ own length plus `SKEW`, counted from the moment it bears.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final, Literal
@@ -112,7 +113,7 @@ class Approvals:
         for _ in range(_VAIN):
             now = self._clock()
             grant = await self._store.grants.spend(
-                call_fingerprint=call.fingerprint,
+                call_fingerprint=_as_asked(call.fingerprint, context.caller),
                 conversation=context.conversation,
                 operation=operation_key(call.operation, call.definition_fingerprint),
                 now=now,
@@ -187,7 +188,9 @@ class Approvals:
             granted_by=by,
             granted_at=now,
             expires=expires,
-            call_fingerprint=pending.call_fingerprint if edited is None else edited.fingerprint,
+            call_fingerprint=_as_asked(
+                pending.call_fingerprint if edited is None else edited.fingerprint, pending.caller
+            ),
             # Approved for the conversation it was asked in; the same call elsewhere is asked about there.
             conversation=pending.conversation,
         )
@@ -217,6 +220,16 @@ def _check(pending: Pending, decision: Decision, edited: Call | None, scope: Sco
     if scope == "conversation" and pending.conversation is None:
         message = f"{pending.pending_id} was not asked in a conversation, so it can only be approved once"
         raise CallError(message, hint="approve it without widening it to the conversation")
+
+
+def _as_asked(call_fingerprint: str, caller: str | None) -> str:
+    """What a grant for one call is bound to: the call, and whoever asked for it.
+
+    Else the very same call of another caller would spend it, though nobody was asked about theirs.
+    """
+    if caller is None:
+        return call_fingerprint
+    return hashlib.sha256(f"{call_fingerprint}\n{caller}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _unknown(pending_id: str) -> CallError:

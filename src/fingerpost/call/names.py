@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from fingerpost.catalog import Snapshot, tool_key
 from fingerpost.records import JsonObject, ToolCall, ToolCard
+from fingerpost.records.quick import quick
 
 LONGEST_NAME = 512
 SEPARATORS = ("/", "__", ".", ":")
@@ -21,6 +22,7 @@ _PREFIX = re.compile(r"^(?:functions|tools|mcp)(?:\.|__|/)", re.IGNORECASE)
 _IGNORED = re.compile(r"[^a-z0-9]")
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
     """The tool that is meant, and the arguments with the operation the name may have carried."""
@@ -40,6 +42,8 @@ class NotFound:
 
 def resolve(call: ToolCall, snapshot: Snapshot) -> Resolved | NotFound:
     """The tool this call means."""
+    if (card := snapshot.find(call.name)) is not None:
+        return Resolved(card=card, arguments=call.arguments)  # nearly always
     name = call.name[:LONGEST_NAME]
     for written in dict.fromkeys((name, _PREFIX.sub("", name))):
         card = snapshot.find(written) or _by_server(written, snapshot)

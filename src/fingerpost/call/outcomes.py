@@ -23,8 +23,10 @@ from fingerpost.records import (
     Ruling,
     ToolCall,
 )
+from fingerpost.records.quick import quick
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Endings:
     """The endings of one call."""
@@ -40,6 +42,12 @@ class Endings:
         )
         content = f"{found}: {', '.join(near)}" if near else f"there is no tool {self.wish.name!r}"
         return self.failure(self.wish.name, ErrorKind.TOOL_NOT_FOUND, content, near=near)
+
+    def switched_off(self, tool: str, reason: str) -> Outcome:
+        content = f"{tool} is not available: {reason}"
+        return self.failure(
+            tool, ErrorKind.UNAVAILABLE, content, detail=reason, hint="A person can switch it on again."
+        )
 
     def invalid(
         self, tool: str, errors: tuple[ParameterError, ...], repairs: tuple[Repair, ...], signature: str

@@ -57,6 +57,7 @@ from fingerpost.records import (
     Verdict,
     utc_now,
 )
+from fingerpost.records.quick import quick
 from fingerpost.servers import Servers
 from fingerpost.servers.caller import Passage
 from fingerpost.settings import Settings
@@ -68,6 +69,7 @@ MOMENT: Final = timedelta(seconds=2)
 LOOK_AGAIN_S: Final = 0.05
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Ready:
     """A call that may be judged, with the card it was made from."""
@@ -163,7 +165,7 @@ class CallPath:
     def _prepare(self, wish: ToolCall, context: CallContext, endings: Endings) -> Ready | Outcome:
         found = resolve(wish, self._catalog.snapshot)
         if isinstance(found, NotFound):
-            outcome = endings.not_found(found.near, ambiguous=found.ambiguous)
+            outcome = self._not_there(wish, found, endings)
             self._refuse(context, outcome)
             return outcome
         made = prepare(found.card, found.arguments, repair=self._settings.flags.argument_repair)
@@ -176,6 +178,13 @@ class CallPath:
         self._tell(context, CallPrepared, tool=call.tool, operation=call.operation, arguments=call.arguments,
                    fingerprint=call.fingerprint, repairs=call.repairs)  # fmt: skip
         return Ready(call, found.card)
+
+    def _not_there(self, wish: ToolCall, missed: NotFound, endings: Endings) -> Outcome:
+        """Somebody who calls what is switched off hears that, and not that it never was."""
+        off = resolve(wish, self._catalog.shut)
+        if isinstance(off, Resolved) and (reason := self._catalog.why_shut(off.card)) is not None:
+            return endings.switched_off(off.card.key, reason)
+        return endings.not_found(missed.near, ambiguous=missed.ambiguous)
 
     def check(self, wish: ToolCall) -> Checked:
         """What would become of the call's name and arguments. Nothing runs, nobody is asked or told."""

@@ -31,6 +31,7 @@ from fingerpost.settings import RuleSettings
 
 # A disk that does not answer for so long (a dead network drive) leaves the question open.
 LOOKING_SECONDS: Final = 5.0
+MOST_KNOWN: Final = 4096  # rulings remembered
 LONGEST_NAME: Final = 200  # an operation is a value somebody chose: longer ones are not remembered
 
 _STRICTNESS: Final = {Verdict.ALLOW: 0, Verdict.ASK: 1, Verdict.DENY: 2}
@@ -59,11 +60,16 @@ class Policy:
             _Rule(settings=rule, verdict=Verdict(rule.verdict), name=name)
             for rule, name in zip(rules, rule_names(rules, source), strict=True)
         )
+        # Rules that look at arguments have to look each time.
+        self._by_names = all(not rule.arguments and rule.paths is None for rule in rules)
+        self._known: dict[tuple[str | None, ...], Ruling] = {}
 
     async def judge(self, call: Call, context: CallContext) -> Ruling:
         """What to do with the call, having looked where its paths lead if that matters."""
         if context.scopes and not within(context.scopes, call.server, call.tool, call.effect):
             return _OUTSIDE
+        if self._by_names:
+            return self._by_name(call, context)
         if not self._needs_placement(call, context):
             return self.decide(call, context, Placement.NONE)
         placement = Placement.UNCLEAR
@@ -83,6 +89,20 @@ class Policy:
             if fit is Fit.MAYBE:
                 doubtful = _stricter(doubtful, rule.ruling(doubtful=True))
         return _stricter(doubtful, _DEFAULTS[call.effect])
+
+    def _by_name(self, call: Call, context: CallContext) -> Ruling:
+        """What `decide` said of the same tool for the same caller before."""
+        who = (context.caller, context.profile)
+        names = (call.effect, call.server, call.tool, call.name, call.operation, *who)
+        ruling = self._known.get(names)
+        if ruling is None:
+            ruling = self.decide(call, context, Placement.NONE)
+            if len(call.operation) > LONGEST_NAME:
+                return ruling
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            self._known[names] = ruling
+        return ruling
 
     def _needs_placement(self, call: Call, context: CallContext) -> bool:
         return any(

@@ -34,6 +34,7 @@ from fingerpost.records import (
 from fingerpost.settings.model import FlagSettings, ToolOverride
 
 _NO_FLAGS_SET = FlagSettings()
+_NOTHING = Snapshot()
 
 
 class Catalog:
@@ -54,6 +55,8 @@ class Catalog:
         self._pins: dict[str, Pin] = {}
         self._new_pins: list[Pin] = []
         self._quarantined: dict[str, Quarantined] = {}
+        self._shut: Mapping[str, str] = {}  # tools switched off by a person, each with the reason
+        self._shut_servers: Mapping[str, str] = {}
         self._announced: dict[str, str] = {}  # the changed fingerprint last told about, by key
         self._version = 0
         self._snapshot: Snapshot | None = Snapshot()
@@ -78,6 +81,21 @@ class Catalog:
     def dropped(self) -> tuple[DroppedTool, ...]:
         """Tools that were listed and are not in the snapshot: refused, or switched off."""
         return tuple(drop for server in sorted(self._dropped) for drop in self._dropped[server])
+
+    @property
+    def shut(self) -> Snapshot:
+        """Tools a person switched off while we run, by themselves or with their server."""
+        if not self._shut and not self._shut_servers:
+            return _NOTHING
+        cards = (card for cards in self._seen.values() for card in cards.values() if self._is_shut(card))
+        return Snapshot(version=self._version, cards=tuple(cards))
+
+    def why_shut(self, card: ToolCard) -> str | None:
+        """Why this tool is switched off; None: it is not."""
+        if (reason := self._shut.get(card.key)) is not None:
+            return reason
+        reason = self._shut_servers.get(card.server)
+        return None if reason is None else f"its server {card.server} is {reason}"
 
     # -- what servers offer -------------------------------------------------------------------------------
 
@@ -156,6 +174,17 @@ class Catalog:
                 if isinstance(made, ToolCard):
                     cards[key] = made
         return self._changed(difference(before, self._all_listed()))
+
+    # -- switched off by a person -------------------------------------------------------------------------
+
+    def shut_off(self, tools: Mapping[str, str], servers: Mapping[str, str]) -> Diff:
+        """From now on these tools and servers are off, and no others. By key and name, with the reason."""
+        before = self._all_listed()
+        self._shut, self._shut_servers = dict(tools), dict(servers)
+        return self._changed(difference(before, self._all_listed()))
+
+    def _is_shut(self, card: ToolCard) -> bool:
+        return card.key in self._shut or card.server in self._shut_servers
 
     # -- pins ---------------------------------------------------------------------------------------------
 
@@ -246,7 +275,10 @@ class Catalog:
         return diff
 
     def _listed(self, server: str) -> dict[str, ToolCard]:
-        return {key: card for key, card in self._seen.get(server, {}).items() if key not in self._quarantined}
+        if server in self._shut_servers:
+            return {}
+        away = self._quarantined.keys() | self._shut.keys()
+        return {key: card for key, card in self._seen.get(server, {}).items() if key not in away}
 
     def _all_listed(self) -> dict[str, ToolCard]:
         return {key: card for server in self._seen for key, card in self._listed(server).items()}

@@ -4,6 +4,7 @@ Where it is cut depends on the messages and the budget alone. When it has to be 
 is cut to half of the room, so that the cut stays where it is for many turns: each turn's
 prompt then begins with the one before. A tool's reply is never parted from its call.
 
+What the system says (a caller may have written it) is never cut: it moves to the front instead.
 What was cut off is told in one summary, written by a model; without one, by how the
 conversation began and how many messages are left out.
 """
@@ -19,6 +20,7 @@ import anyio.to_thread
 
 from fingerpost.choose.summaries import Summaries, Summary, summarise
 from fingerpost.llm import Ask
+from fingerpost.llm.content import SYSTEM_ROLES
 from fingerpost.records import Message
 
 Count: TypeAlias = Callable[[str], int]
@@ -53,31 +55,45 @@ async def fit(
     count: Count,
     summaries: Summaries | None = None,
 ) -> Fitted:
-    """The history within `budget` tokens. `summaries` remembers what a model wrote for the next turns."""
+    """The history within `budget` tokens, but for what the system says, which always stays whole.
+
+    `summaries` remembers what a model wrote for the next turns.
+    """
     parts = units(history)
     sizes = await _sizes(parts, count)
     before = sum(sizes)
+    kept_for_sure = [_is_system(part) for part in parts]
+    budget = max(0, budget - sum(size for size, sure in zip(sizes, kept_for_sure, strict=True) if sure))
+    sizes = [0 if sure else size for size, sure in zip(sizes, kept_for_sure, strict=True)]
     allowance = min(SUMMARY_TOKENS, budget // 4)
     places = cuts(parts, sizes, budget=budget, room=budget - allowance - _AROUND)
     if not places:
         whole = tuple(history)
         return Fitted(history=whole, tokens_before=before, tokens_after=before)
-    heads = [tuple(message for part in parts[:place] for message in part) for place in places[-_EARLIER:]]
+    heads = [
+        tuple(message for part in parts[:place] if not _is_system(part) for message in part)
+        for place in places[-_EARLIER:]
+    ]
+    system = [part[0] for part in parts[: places[-1]] if _is_system(part)]
     summary = await summarise(ask, heads, tokens=allowance, memory=summaries) if heads[-1] else None
     kept = parts[places[-1] :]
     if sum(sizes[places[-1] :]) > budget - allowance - _AROUND:
-        kept = [_shortened(part, budget - allowance - _AROUND, count) for part in kept]
+        room = budget - allowance - _AROUND
+        kept = [part if _is_system(part) else _shortened(part, room, count) for part in kept]
     head = _head(heads[-1], summary, allowance, count)
     fitted = _joined(head, [message for part in kept for message in part])
-    after = sum(tokens_of(message, count) for message in fitted)
+    after = sum(tokens_of(message, count) for message in fitted if message.role not in SYSTEM_ROLES)
+    left_out = len(heads[-1])
     if after > budget:  # not even that: nothing of it can go in
-        fitted, after = (), 0
+        fitted = tuple(message for message in fitted if message.role in SYSTEM_ROLES)
+        left_out = sum(len(part) for part in parts if not _is_system(part))
+    whole = (*system, *fitted)
     return Fitted(
-        history=fitted,
+        history=whole,
         summary=head,
         tokens_before=before,
-        tokens_after=after,
-        left_out=len(heads[-1]) if fitted else len(history),
+        tokens_after=sum(tokens_of(message, count) for message in whole),
+        left_out=left_out,
         by=CUT if summary is None else summary.by,
     )
 
@@ -107,6 +123,10 @@ def units(history: Sequence[Message]) -> list[Unit]:
         else:
             pieces.append([message])
     return [tuple(piece) for piece in pieces]
+
+
+def _is_system(part: Unit) -> bool:
+    return len(part) == 1 and part[0].role in SYSTEM_ROLES
 
 
 def cuts(parts: Sequence[Unit], sizes: Sequence[int], *, budget: int, room: int) -> list[int]:

@@ -17,6 +17,11 @@ _PREFIX = re.compile(r"\A(?:functions?|tools?|mcp)(?:\.|__|/|:)", re.IGNORECASE)
 _SEPARATORS: Final = (".", "/", "::", ":")
 
 
+def without_prefix(name: str) -> str:
+    """The name without what some models put before it."""
+    return _PREFIX.sub("", name.strip())
+
+
 def meant(call: ToolCall, cards: Sequence[ToolCard], *, own: Collection[str] = ()) -> ToolCall | str:
     """The call under the key of the offered tool it means; a text says that none is.
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from fingerpost.choose.brought import Brought
 from fingerpost.choose.definitions import definitions, listed, names, written
-from fingerpost.choose.single import ending, opening, with_tools
+from fingerpost.choose.single import NOTHING, ending, opening, with_tools
 from fingerpost.choose.steps import arguments_of, exposed_names, model_name, step_text
 from fingerpost.llm import ModelRequest, ResponseSchema
 from fingerpost.records import Json, JsonObject, Message, Packet, ToolCard
@@ -43,20 +44,23 @@ def react_request(
     own: Sequence[JsonObject] = (),
     guides: str = "",
     note: str = "",
+    brought: Brought = NOTHING,
 ) -> ModelRequest:
     """What the agent is asked now; the arguments are those of `turn_request`, `last` is its `final`."""
     offered = (*definitions(cards, order=order), *own)
     form = f"# FORMAT\n{FORMAT}"
     request = with_tools(packet.content.original_prompt, guides, listed(offered))
-    return ModelRequest(
-        messages=(
-            *opening(f"{system}\n\n{form}" if system else form, history, request),
-            *_so_far(packet, cards),
-            *ending(note, LAST_TURN if last else ""),
-        ),
-        temperature=settings.answer_temperature,
-        max_tokens=settings.answer_tokens,
-        schema=_schema(() if last else names(offered)),
+    return brought.onto(
+        ModelRequest(
+            messages=(
+                *opening(f"{system}\n\n{form}" if system else form, history, request, brought.parts),
+                *_so_far(packet, cards),
+                *ending(note, LAST_TURN if last else ""),
+            ),
+            temperature=settings.answer_temperature,
+            max_tokens=settings.answer_tokens,
+            schema=_schema(() if last else names(offered)),
+        )
     )
 
 

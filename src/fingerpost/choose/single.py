@@ -12,15 +12,19 @@ to request and it does not: only there they cost nothing that was known before.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
+from fingerpost.choose.brought import Brought
 from fingerpost.choose.definitions import definitions, listed, names, written
 from fingerpost.choose.steps import arguments_of, as_tool_messages, exposed_names, model_name, step_text
 from fingerpost.llm import ModelRequest, ResponseSchema
+from fingerpost.llm.fields import mapping, named_tool
+from fingerpost.llm.tool_calls import read_arguments
 from fingerpost.records import Json, JsonObject, Message, Packet, Step, ToolCard
 from fingerpost.settings import ChooseSettings
 
 MOST_CALLS: Final = 8  # in one turn
+NOTHING: Final = Brought()
 NO_MORE_TOOLS: Final = (
     "No further tool can be called now. Answer the request with what the results above show, say which tool "
     "it comes from, and say plainly what is missing."
@@ -44,36 +48,55 @@ def turn_request(
     own: Sequence[JsonObject] = (),
     guides: str = "",
     note: str = "",
+    brought: Brought = NOTHING,
 ) -> ModelRequest:
     """What the model is asked in this turn.
 
     `order`: the keys as the conversation has been offered them (`stable_offer`). `own`:
     definitions of Fingerpost's own tools, in the OpenAI format. `guides`: what to say about each tool
-    (`tool_guides`) where that is not in the system prompt. `final`: no more calls. `note`: what was
-    wrong with the model's last reply; it stands last and only in this turn.
+    (`tool_guides`) where that is not in the system prompt. `final`: no more calls, except of the tools
+    the caller `brought`. `note`: what was wrong with the model's last reply; it stands last and only
+    in this turn.
     """
-    offered = (*definitions(cards, order=order), *own)
+    routed = (*definitions(cards, order=order), *own)
+    offered = brought.tools if brought.tools and final else (*brought.tools, *routed)
+    closed = brought.wants_text or (final and not brought.tools)
     steps = packet.tool_routing.steps
     told = as_tool_messages(steps, cards) if tools else _as_json(steps, cards)
     listing = () if tools or not offered else (listed(offered), JSON_FORMAT)
-    return ModelRequest(
-        messages=(
-            *opening(system, history, with_tools(packet.content.original_prompt, guides, *listing)),
-            *told,
-            *ending(note, NO_MORE_TOOLS if final and steps else ""),
-        ),
-        temperature=settings.answer_temperature,
-        max_tokens=settings.answer_tokens,
-        tools=offered if tools else (),
-        tool_choice=("none" if final else "auto") if tools and offered else None,
-        schema=_schema(names(offered)) if offered and not tools and not final else None,
+    prompt = with_tools(packet.content.original_prompt, guides, *listing)
+    choice = "none" if closed else brought.chooses(called=bool(steps))
+    return brought.onto(
+        ModelRequest(
+            messages=(
+                *opening(system, history, prompt, brought.parts),
+                *(brought.since if tools else in_words(brought.since)),
+                *told,
+                *ending(note, NO_MORE_TOOLS if closed and steps else ""),
+            ),
+            temperature=settings.answer_temperature,
+            max_tokens=settings.answer_tokens,
+            tools=offered if tools else (),
+            tool_choice=choice if tools and offered else None,
+            schema=_schema(names(offered), choice) if offered and not tools and not closed else None,
+        )
     )
 
 
-def opening(system: str, history: Sequence[Message], prompt: str) -> tuple[Message, ...]:
-    """What every request begins with: the system prompt, the conversation, the person's words."""
+def opening(
+    system: str, history: Sequence[Message], prompt: str, parts: tuple[JsonObject, ...] = ()
+) -> tuple[Message, ...]:
+    """What every request begins with: the system prompt, the conversation, the person's words.
+
+    A system message that begins the conversation follows ours in the same one: many models know
+    but one, and only in the first place.
+    """
+    request = Message(role="user", text=prompt, parts=parts)
+    if system and history and history[0].role == "system" and not history[0].parts:
+        first = Message(role="system", text=f"{system}\n\n{history[0].text}")
+        return (first, *history[1:], request)
     first = (Message(role="system", text=system),) if system else ()
-    return (*first, *history, Message(role="user", text=prompt))
+    return (*first, *history, request)
 
 
 def ending(*notes: str) -> tuple[Message, ...]:
@@ -100,7 +123,35 @@ def _as_json(steps: Sequence[Step], cards: Sequence[ToolCard]) -> tuple[Message,
     return tuple(messages)
 
 
-def _schema(tools: Sequence[str]) -> ResponseSchema:
+def in_words(since: Sequence[Message]) -> tuple[Message, ...]:
+    """Calls of the caller's tools and what came of them, for a model that knows no such messages."""
+    told: list[Message] = []
+    called: dict[object, str] = {}
+    for message in since:
+        if message.role == "tool":
+            name = called.get(message.tool_call_id, "a tool")
+            told.append(Message(role="user", text=f"Result of {name}:\n{message.text}"))
+            continue
+        functions = [mapping(call.get("function")) for call in message.tool_calls]
+        ids = (call.get("id") for call in message.tool_calls)
+        called.update(zip(ids, (str(function.get("name")) for function in functions), strict=True))
+        made: list[Json] = [
+            {"tool": str(function.get("name")), "arguments": _read(function.get("arguments"))}
+            for function in functions
+        ]
+        text = written({"calls": made, "answer": message.text or None}) if made else message.text
+        told.append(Message(role=message.role, text=text))
+    return tuple(told)
+
+
+def _read(arguments: object) -> Json:
+    found = read_arguments(arguments)
+    return {} if isinstance(found, str) else cast("JsonObject", found)
+
+
+def _schema(tools: Sequence[str], choice: Json = "auto") -> ResponseSchema:
+    must = choice == "required" or named_tool(choice) is not None
+    tools = [name for name in tools if name == (named_tool(choice) or name)]
     call: JsonObject = {
         "type": "object",
         "properties": {"tool": {"type": "string", "enum": list(tools)}, "arguments": {"type": "object"}},
@@ -110,7 +161,12 @@ def _schema(tools: Sequence[str]) -> ResponseSchema:
     schema: JsonObject = {
         "type": "object",
         "properties": {
-            "calls": {"type": "array", "items": call, "maxItems": MOST_CALLS},
+            "calls": {
+                "type": "array",
+                "items": call,
+                **({"minItems": 1} if must else {}),
+                "maxItems": MOST_CALLS,
+            },
             "answer": {"type": ["string", "null"]},
         },
         "required": ["calls", "answer"],

@@ -7,10 +7,12 @@ object. Whatever else the model wrote becomes a sentence it can learn from.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, cast
 
 from fingerpost.catalog import visible
+from fingerpost.choose.brought import called_by_name, parted
+from fingerpost.choose.definitions import written
 from fingerpost.choose.naming import meant
 from fingerpost.choose.reading import LONGEST_REPLY, outermost
 from fingerpost.choose.single import MOST_CALLS
@@ -26,9 +28,13 @@ LONGEST_PROBLEM: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """What is to be done: make these calls, or give this text. Problems are for the model to put right."""
+    """What is to be done: make these calls, or give this text. Problems are for the model to put right.
+
+    `handed` are calls of the caller's own tools, in the OpenAI format: theirs to make.
+    """
 
     calls: tuple[ToolCall, ...] = ()
+    handed: tuple[JsonObject, ...] = ()
     text: str = ""
     problems: tuple[str, ...] = ()
 
@@ -41,13 +47,33 @@ class Turn:
 
 
 def read_turn(
-    reply: ModelReply, cards: Sequence[ToolCard], *, tools: bool = True, own: Collection[str] = ()
+    reply: ModelReply,
+    cards: Sequence[ToolCard],
+    *,
+    tools: bool = True,
+    own: Collection[str] = (),
+    callers: frozenset[str] = frozenset(),
 ) -> Turn:
-    """What this reply says. `tools` as in the request; `own`: names of Fingerpost's own tools."""
+    """What this reply says. `tools` as in the request; `own`: names of Fingerpost's own tools.
+
+    `callers`: the names of tools the caller brought.
+    """
     text = as_valid_text(reply.text[:LONGEST_REPLY])
     if reply.tool_calls:
-        return _turn(parse_tool_calls({"tool_calls": list(reply.tool_calls)}), text, cards, own)
-    return Turn(text=text.strip()) if tools else _from_json(text, cards, own)
+        calls = parted(reply.tool_calls, callers)
+        turn = _turn(parse_tool_calls({"tool_calls": list(calls.others)}), text, cards, own)
+        return replace(turn, handed=calls.callers)
+    if tools:
+        return Turn(text=text.strip())
+    return _handing(_from_json(text, cards, {*own, *callers}), callers)
+
+
+def _handing(turn: Turn, callers: frozenset[str]) -> Turn:
+    """The same turn, the calls of the caller's tools told apart from ours."""
+    handed = tuple(
+        called_by_name(call.name, written(call.arguments)) for call in turn.calls if call.name in callers
+    )
+    return replace(turn, handed=handed, calls=tuple(call for call in turn.calls if call.name not in callers))
 
 
 def _from_json(text: str, cards: Sequence[ToolCard], own: Collection[str]) -> Turn:
@@ -57,8 +83,8 @@ def _from_json(text: str, cards: Sequence[ToolCard], own: Collection[str]) -> Tu
         if said and not said.startswith(("{", "[")) and '"calls"' not in said:
             return Turn(text=said)  # it just answered
         return Turn(problems=("it is not a JSON object with `calls` and `answer`",))
-    answer, written = fields.get("answer"), fields.get("calls")
-    entries = written if isinstance(written, list | tuple) else [] if written is None else [written]
+    answer, calls = fields.get("answer"), fields.get("calls")
+    entries = calls if isinstance(calls, list | tuple) else [] if calls is None else [calls]
     turn = _turn(map(_entry, entries), as_valid_text(answer) if isinstance(answer, str) else "", cards, own)
     if turn.calls or turn.text or turn.problems:
         return turn

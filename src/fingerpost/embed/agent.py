@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Mapping
+from typing import TYPE_CHECKING, Unpack
 
 if TYPE_CHECKING:
     from fingerpost.embed.embedded import Embedded
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from fingerpost.records import Approval, Message
     from fingerpost.router import Route
     from fingerpost.router.agent import Agent, AgentStats, AgentStatus
+    from fingerpost.router.wanted import Asking
 
 
 class EmbeddedAgent:
@@ -20,11 +21,22 @@ class EmbeddedAgent:
         self.agent = agent
         self._embedded = embedded
 
-    def ask(self, text: str, *, on_text: OnText | None = None, timeout: float | None = None) -> Route:
+    def ask(self, text: str, *, timeout: float | None = None, **asking: Unpack[Asking]) -> Route:
         """The next request of the conversation."""
 
         def work(heard: OnText | None) -> Awaitable[Route]:
-            return self.agent.ask(text, on_text=heard)
+            asking["on_text"] = heard
+            return self.agent.ask(text, **asking)
+
+        return self._embedded.heard(work, asking.get("on_text"), timeout)
+
+    def give(
+        self, results: Mapping[str, str], *, on_text: OnText | None = None, timeout: float | None = None
+    ) -> Route:
+        """Go on after tools of your own were called: what came of each, by the id of its call."""
+
+        def work(heard: OnText | None) -> Awaitable[Route]:
+            return self.agent.give(results, on_text=heard)
 
         return self._embedded.heard(work, on_text, timeout)
 

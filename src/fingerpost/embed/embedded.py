@@ -143,15 +143,16 @@ class Embedded:
         waiting: Route | Pending | str,
         approval: Approval | None = None,
         *,
-        on_text: OnText | None = None,
         timeout: float | None = None,
+        **asking: Unpack[Asking],
     ) -> Route:
-        """Go on with a request that waited for a person."""
+        """Go on with a request that waited for a person. What you brought to it, bring again."""
 
         def work(heard: OnText | None) -> Awaitable[Route]:
-            return self.router.resume(waiting, approval, on_text=heard)
+            asking["on_text"] = heard
+            return self.router.resume(waiting, approval, **asking)
 
-        return self.heard(work, on_text, timeout)
+        return self.heard(work, asking.get("on_text"), timeout)
 
     def resume_call(self, pending_id: str, *, timeout: float | None = None) -> Outcome:
         """Go on with a call that waited for a person, where `call` was asked and not `ask`."""

@@ -39,8 +39,10 @@ from fingerpost.events.house import (
     EventsDropped,
     PinAccepted,
     ServerStateChanged,
+    ServerSwitched,
     ToolDropped,
     ToolQuarantined,
+    ToolSwitched,
 )
 from fingerpost.events.journal import rebuild, unfinished_attempts
 from fingerpost.events.narrow import RequestNarrowed, SmartRoutingEnd, SmartRoutingStart
@@ -104,6 +106,7 @@ __all__ = [
     "RouteEnded",
     "SelectionReviewed",
     "ServerStateChanged",
+    "ServerSwitched",
     "ShortlistWidened",
     "SmartRoutingEnd",
     "SmartRoutingStart",
@@ -114,6 +117,7 @@ __all__ = [
     "ToolQuarantined",
     "ToolResultInjected",
     "ToolSelected",
+    "ToolSwitched",
     "ToolsOffered",
     "UnknownEvent",
     "decode",

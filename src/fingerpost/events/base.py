@@ -18,7 +18,8 @@ from types import NoneType
 from typing import Any, ClassVar, Final, Protocol, TypeAlias, cast, get_args, get_type_hints
 
 from fingerpost.records import new_id, utc_now
-from fingerpost.redaction import scrub, scrub_json
+from fingerpost.records.quick import TWIN, quick
+from fingerpost.redaction import names_secret, scrub, scrub_json
 
 _WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
 
@@ -37,6 +38,10 @@ class Event:
     packet_id: str | None = None
 
     def __init_subclass__(cls) -> None:
+        if TWIN in cls.__dict__:
+            return
+        if {"__slots__", "__init__"} <= cls.__dict__.keys():  # `slots` makes the class a second time
+            quick(cls)
         cls.kind = _WORD_START.sub("_", cls.__name__).lower()
         Event.kinds[cls.kind] = cls
 
@@ -44,8 +49,8 @@ class Event:
         kind = type(self)
         for name in _names.get(kind) or _names_of(kind):
             value = getattr(self, name)
-            if value is None:
-                continue
+            if not value:
+                continue  # nothing, so no secret
             masked = scrub(value) if type(value) is str else _masked(value)
             if masked is not value:
                 object.__setattr__(self, name, masked)
@@ -78,7 +83,8 @@ def _is_harmless(hint: Any) -> bool:
     return all(isinstance(kind, type) and issubclass(kind, _HARMLESS) for kind in kinds)
 
 
-_IDS: Final = frozenset({"event_id", "packet_id", "call_id"})  # of our own making, see `new_id`
+# Of our own making: see `new_id` and `call_fingerprint`.
+_IDS: Final = frozenset({"event_id", "packet_id", "call_id", "fingerprint", "call_fingerprint"})
 _HARMLESS: Final = (NoneType, bool, int, float, datetime, Enum)
 
 
@@ -109,9 +115,27 @@ def _masked_tuple(value: tuple[Any, ...]) -> tuple[Any, ...]:
     return value if all(map(is_, masked, value)) else masked
 
 
-def _masked_json(value: Any) -> Any:
+def _masked_json(value: object) -> object:
+    if _is_plainly_clean(value):
+        return value
     masked = scrub_json(value)
     return value if masked is value or masked == value else masked
+
+
+def _is_plainly_clean(value: object) -> bool:
+    """Whether this is a flat object without secrets, as most arguments are; no: it takes a closer look."""
+    if type(value) is not dict:
+        return False
+    for key, entry in cast("dict[object, object]", value).items():
+        if type(entry) is str:
+            if type(key) is not str or names_secret(key) or scrub(entry) is not entry:
+                return False
+        elif type(entry) not in _PLAIN:
+            return False
+    return True
+
+
+_PLAIN: Final = frozenset({bool, int, float, NoneType})
 
 
 def _masked_record(record: Any) -> Any:

@@ -15,6 +15,7 @@ from fingerpost.records import (
     PacketState,
     Question,
     RouteOutcome,
+    Scope,
     SketchpadEntry,
     Status,
 )
@@ -29,6 +30,7 @@ class RouteBegan(PacketEvent):
     prime: str | None = None
     profile: str | None = None
     working_directory: str | None = None
+    scopes: tuple[Scope, ...] = ()  # what the caller may use: it holds for whoever goes on with it later
 
     def apply(self, packet: Packet) -> Packet:
         context = replace(
@@ -213,6 +215,7 @@ class RouteEnded(Event):
     model_milliseconds: float = 0.0
     tokens: int = 0  # of all models together
     cost: float | None = None
+    handed_back: tuple[str, ...] = ()  # the caller's own tools that are called; their arguments are theirs
 
     def summary(self) -> str:
         return f"{self.outcome} in {self.milliseconds:.0f} ms"

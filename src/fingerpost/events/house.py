@@ -79,6 +79,40 @@ class PinAccepted(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSwitched(Event):
+    """A person switched a tool off or on again, for every surface and every process."""
+
+    audited: ClassVar[bool] = True
+
+    tool: str
+    on: bool
+    by: str
+    reason: str = ""
+
+    def summary(self) -> str:
+        return f"{self.tool} {_switched(self.on, self.by, self.reason)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSwitched(Event):
+    """A person switched a server off (it is disconnected, its tools are gone) or on again."""
+
+    audited: ClassVar[bool] = True
+
+    server: str
+    on: bool
+    by: str
+    reason: str = ""
+
+    def summary(self) -> str:
+        return f"{self.server} {_switched(self.on, self.by, self.reason)}"
+
+
+def _switched(on: bool, by: str, reason: str) -> str:
+    return f"switched {'on' if on else 'off'} by {by}" + (f": {reason}" if reason else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EventsDropped(Event):
     """A marker for a reader that was too slow: this many events are missing here."""
 

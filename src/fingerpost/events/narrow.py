@@ -14,6 +14,8 @@ class RequestNarrowed(PacketEvent):
     """Whether a tool is needed, and the few that were found, each with why it stands where it stands."""
 
     narrowing: Narrowing
+    tokens_all: int = 0  # of the definitions of every tool the caller may see; 0: not counted
+    tokens_offered: int = 0  # of those on the shortlist
 
     def apply(self, packet: Packet) -> Packet:
         return self.reflect(packet, "narrow", self.summary(), self.narrowing.shortlist.fit)

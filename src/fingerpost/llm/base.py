@@ -7,10 +7,10 @@ text, and whoever asked for JSON checks what came (`structured`).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from fingerpost.records import JsonObject, Message
+from fingerpost.records import Json, JsonObject, Message
 
 OnText: TypeAlias = Callable[[str], None]  # takes the answer piece by piece, as it is written
 
@@ -33,7 +33,9 @@ class ModelRequest:
     top_p: float | None = None
     schema: ResponseSchema | None = None
     tools: tuple[JsonObject, ...] = ()  # definitions, in the OpenAI format
-    tool_choice: str | None = None  # "auto", "none", "required"; goes out only together with tools
+    tool_choice: Json = None  # "auto", "none", "required", or one by name; only together with tools
+    options: JsonObject = field(default_factory=dict[str, Json])  # as a caller wrote them; before all others
+    model: str | None = None  # who answers instead of the model that is asked, at the same address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

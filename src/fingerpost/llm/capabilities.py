@@ -93,9 +93,13 @@ def noticed(request: ModelRequest, reply: ModelReply, before: Capabilities) -> C
         schema = structured(reply.text, request.schema.schema) is not None
     if request.tools and _called(reply, request.tools):
         tools = True
-    elif request.tools and request.tool_choice == "required" and tools is None and _finished(reply):
+    elif _is_told_to_call(request) and tools is None and not reply.tool_calls and _finished(reply):
         tools = False
     return Capabilities(json_schema=schema, tools=tools)
+
+
+def _is_told_to_call(request: ModelRequest) -> bool:
+    return bool(request.tools) and request.tool_choice == "required"
 
 
 async def _seen(model: ChatModel, question: Callable[[ChatModel], Awaitable[bool | None]]) -> bool | None:

@@ -31,6 +31,7 @@ CONNECT_SECONDS: Final = 10.0
 # An event carries one word of text in a few hundred bytes of wrapping.
 WRAPPING: Final = 16
 _EVENTS: Final = "text/event-stream"
+_NAMED: Final = ("model", "stream")  # what the package has to know
 _EVENT_STARTS: Final = (b"data:", b"event:", b":")
 
 # Sent where a server needs no key: the package insists on one, and a key meant for OpenAI
@@ -55,29 +56,36 @@ class Connection:
         import httpx2
         from openai import OpenAIError
 
-        # Untyped, because which options are sent is decided at run time.
+        # Untyped, because which options are sent is decided at run time; a caller's own are not
+        # known to the package, so all go out as they are. So do the messages: the package would compare
+        # each of them with its types, a millisecond for each, and nobody else is served meanwhile.
         create = cast("Any", self._client.chat.completions.with_streaming_response.create)
+        model = str(body["model"])
+        named = {name: body[name] for name in _NAMED if name in body}
+        rest = {name: value for name, value in body.items() if name not in _NAMED}
         try:
-            async with create(**body) as raw:
-                return await self._received(cast("httpx2.Response", raw.http_response), on_text)
+            async with create(**named, messages=(), extra_body=rest) as raw:
+                return await self._received(cast("httpx2.Response", raw.http_response), model, on_text)
         except OpenAIError as error:
-            return setback_of(error, model=self._model, timeout=self._settings.timeout)
+            return setback_of(error, model=model, timeout=self._settings.timeout)
         except Cut as cut:
-            return unreachable(cut.__cause__ or cut, self._model)
+            return unreachable(cut.__cause__ or cut, model)
         except httpx2.HTTPError as error:  # while the package read the body of an error
-            return unreachable(error, self._model)
+            return unreachable(error, model)
 
-    async def _received(self, response: httpx2.Response, on_text: OnText | None) -> ModelReply | Setback:
+    async def _received(
+        self, response: httpx2.Response, model: str, on_text: OnText | None
+    ) -> ModelReply | Setback:
         async with aclosing(_pieces(response)) as pieces:
             if response.headers.get("content-type", "").startswith(_EVENTS):
-                return await assembled(pieces, model=self._model, limit=self._limit, on_text=on_text)
+                return await assembled(pieces, model=model, limit=self._limit, on_text=on_text)
             content = b"".join([piece async for piece in pieces])
         if content.lstrip().startswith(_EVENT_STARTS):
-            return await assembled(_at_once(content), model=self._model, limit=self._limit, on_text=on_text)
-        fields = read_body(content, model=self._model)
+            return await assembled(_at_once(content), model=model, limit=self._limit, on_text=on_text)
+        fields = read_body(content, model=model)
         if fields.get("error") and not fields.get("choices"):
-            return reported(fields["error"], self._model)
-        reply = read_reply(fields, model=self._model)
+            return reported(fields["error"], model)
+        reply = read_reply(fields, model=model)
         if on_text is not None and reply.text:
             on_text(reply.text)
         return reply

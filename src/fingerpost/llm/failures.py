@@ -103,10 +103,13 @@ def _of_status(status: int, body: object, model: str, wait: float | None) -> Set
     if status in _BUSY or (status >= 500 and not _NEVER.search(said)):
         what = "is overloaded" if status == 429 else "failed"
         message = f"{model} {what} (status {status}){words}"
-        busy = ModelUnavailable(message, model=model, hint="Try again later.")
+        busy = ModelUnavailable(message, model=model, hint="Try again later.", status=status)
         return Setback(error=busy, again=True, wait=wait, option=_refused_option(body, said, status))
     refused = ModelRefused(
-        f"{model} refused the request (status {status}){words}", model=model, hint=_HINTS.get(status)
+        f"{model} refused the request (status {status}){words}",
+        model=model,
+        hint=_HINTS.get(status),
+        status=status,
     )
     return Setback(error=refused, option=_refused_option(body, said, status))
 

@@ -67,6 +67,12 @@ def calls_of(values: Iterable[object]) -> tuple[JsonObject, ...]:
     return tuple(entry for entry in objects if check_json(entry) is None)
 
 
+def named_tool(choice: object) -> str | None:
+    """The one tool that a choice asks for by name."""
+    name = mapping(mapping(choice).get("function")).get("name")
+    return name if isinstance(name, str) and name else None
+
+
 def name_in(fields: Mapping[str, Any], *, otherwise: str) -> str:
     """The model's name as the server gives it."""
     named = fields.get("model")

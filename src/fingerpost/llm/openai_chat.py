@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from fingerpost.errors import ConfigError
 from fingerpost.llm.base import ModelReply, ModelRequest, OnText
+from fingerpost.llm.options import LIMIT
 from fingerpost.llm.outlet import Outlet
 from fingerpost.llm.remote import REPLY_BYTES, RemoteChat
 from fingerpost.llm.wire import body_of
@@ -53,14 +54,15 @@ class OpenAIChat(RemoteChat["Connection"]):
         outlet = None if on_text is None else Outlet(on_text)
         failed = 0
         while True:
-            body = body_of(request, model=self.name, without=self._unwanted, stream=outlet is not None)
+            unwanted = self._unwanted_by(request)
+            body = body_of(request, model=self.name, without=unwanted, stream=outlet is not None)
             result = await connection.ask(body, outlet)
             if isinstance(result, ModelReply):
                 return result
             if outlet is not None and outlet.used:
                 raise result.error from None
-            if result.option in body:
-                self._unwanted |= {result.option}
+            if result.option in body and not _is_callers(result.option, request):
+                self._refuses(request, result.option)
                 continue
             failed += 1
             await self._wait(result, failed)
@@ -69,6 +71,11 @@ class OpenAIChat(RemoteChat["Connection"]):
         from fingerpost.llm.connection import Connection
 
         return Connection(self._settings, reply_bytes=self._reply_bytes)
+
+
+def _is_callers(option: str, request: ModelRequest) -> bool:
+    """Whether a caller insists on it: they are told. The limit of tokens has another name to try."""
+    return option in request.options and option != LIMIT
 
 
 def _settings(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from enum import StrEnum
@@ -20,10 +21,12 @@ from fingerpost.llm.capabilities import Capabilities, noticed, probe
 from fingerpost.llm.knowledge import CapabilityMemory, Knowledge
 from fingerpost.llm.members import UNKNOWN_WINDOW, Member
 from fingerpost.llm.outlet import Outlet
+from fingerpost.llm.remote import MOST_MODELS
 from fingerpost.settings import ModelsSettings
 
 # What another model may not suffer from. A reply that makes no sense is a matter of the asker.
 _ANOTHER_MAY_DO: Final = (ModelUnavailable, ModelTimeout, ModelRefused)
+_UNKNOWN: Final = Capabilities()
 
 
 class Role(StrEnum):
@@ -50,6 +53,7 @@ class ModelPool:
         given = {Role.LITE: lite, Role.PRIME: prime}
         self._members = {role: Member.given(model) for role, model in given.items() if model is not None}
         self._knowledge = Knowledge(memory)
+        self._others: OrderedDict[str, Capabilities] = OrderedDict()  # of models callers asked for by name
 
     @classmethod
     def of(
@@ -102,9 +106,11 @@ class ModelPool:
     async def ask(self, role: Role, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
         """The reply of the role's model, or of the other one where it is missing or fails.
 
-        Text that was handed over cannot be taken back: then nobody stands in.
+        Text that was handed over cannot be taken back: then nobody stands in; nor for a model that a
+        caller asked for by name.
         """
-        member, other = self._at(role), self._members.get(role.other)
+        member = self._at(role)
+        other = None if request.model is not None else self._members.get(role.other)
         if member is None:
             message = "no model is configured"
             raise ConfigError(message, hint="Set models.lite or models.prime: docs/models.md shows how.")
@@ -118,8 +124,15 @@ class ModelPool:
             return await self._stood_in(other, request, outlet, failure)
         return reply if role in self._members else replace(reply, stood_in=True)
 
-    async def capabilities(self, role: Role, *, find_out: bool = False) -> Capabilities:
-        """What is known of the server that answers for the role; `find_out` asks it about the rest."""
+    async def capabilities(
+        self, role: Role, *, find_out: bool = False, model: str | None = None
+    ) -> Capabilities:
+        """What is known of the server that answers for the role; `find_out` asks it about the rest.
+
+        `model` as in the request: of another model at the same address nothing is known beforehand.
+        """
+        if model is not None:
+            return self._others.get(model, _UNKNOWN)
         member = self._at(role)
         if member is None:
             return Capabilities()
@@ -146,12 +159,20 @@ class ModelPool:
             reply = await self._asked(member, request, outlet)
         except FingerpostError as second:
             message = f"{failure}; {member.model.name}, standing in, failed too: {second}"
-            raise type(failure)(message, model=failure.model, hint=failure.hint) from second
+            raise type(failure)(
+                message, model=failure.model, hint=failure.hint, status=failure.status
+            ) from second
         return replace(reply, stood_in=True)
 
     async def _asked(self, member: Member, request: ModelRequest, outlet: Outlet | None) -> ModelReply:
         reply = await member.model.complete(request, on_text=outlet)
-        if request.schema is not None or request.tools:
+        if request.schema is None and not request.tools:
+            return reply
+        if request.model is not None:
+            self._others[request.model] = noticed(request, reply, self._others.get(request.model, _UNKNOWN))
+            while len(self._others) > MOST_MODELS:
+                self._others.popitem(last=False)
+        else:
             known = await self._knowledge.of(member)
             await self._knowledge.learn(member, noticed(request, reply, known))
         return reply

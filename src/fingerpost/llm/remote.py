@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from dataclasses import replace
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
@@ -22,6 +23,7 @@ from fingerpost.redaction import remember
 from fingerpost.settings import ModelSettings
 
 REPLY_BYTES: Final = 4 * 1024 * 1024
+MOST_MODELS: Final = 32  # at one address, of which something is remembered
 
 C = TypeVar("C", bound=Closable)
 
@@ -34,7 +36,7 @@ class RemoteChat(ABC, Generic[C]):
         self._reply_bytes = reply_bytes
         self._lock = anyio.Lock()
         self._connection: C | None = None
-        self._unwanted: frozenset[str] = frozenset()  # options this model has refused
+        self._unwanted: OrderedDict[str, frozenset[str]] = OrderedDict()  # what each model here has refused
         if settings.api_key:
             remember(settings.api_key)
 
@@ -71,8 +73,19 @@ class RemoteChat(ABC, Generic[C]):
             with anyio.fail_after(self._settings.timeout):
                 reply = await self._asked(connection, request, on_text)
         except TimeoutError as passed:
-            raise late(self.name, self._settings.timeout) from passed
+            raise late(request.model or self.name, self._settings.timeout) from passed
         return replace(reply, milliseconds=(time.perf_counter() - began) * 1000)
+
+    def _unwanted_by(self, request: ModelRequest) -> frozenset[str]:
+        """The options the model that answers this has refused before."""
+        return self._unwanted.get(request.model or self.name, frozenset())
+
+    def _refuses(self, request: ModelRequest, option: str) -> None:
+        """From now on it is asked without. Callers name models as they please, so few are remembered."""
+        name = request.model or self.name
+        self._unwanted[name] = self._unwanted_by(request) | {option}
+        while len(self._unwanted) > MOST_MODELS:
+            self._unwanted.popitem(last=False)
 
     async def _wait(self, setback: Setback, failed: int) -> None:
         """Wait for the next try, or raise what is the matter when there is none."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from fingerpost.llm.base import ModelReply, ModelRequest
+from fingerpost.llm.content import content_of
 from fingerpost.llm.fields import (
     MOST_CALLS,
     calls_of,
@@ -19,26 +20,43 @@ from fingerpost.llm.fields import (
     text_of,
     usage_of,
 )
+from fingerpost.llm.options import LIMIT, NEWER_LIMIT, of_caller
 from fingerpost.records import Json, JsonObject, Message
-
-LIMIT: Final = "max_tokens"
-NEWER_LIMIT: Final = "max_completion_tokens"  # what OpenAI's own newer models insist on
 
 
 def body_of(
     request: ModelRequest, *, model: str, without: Collection[str] = (), stream: bool = False
 ) -> dict[str, Json]:
-    """The fields of the request; those in `without` are left out."""
+    """The fields of the request. Those in `without` are left out, except where a caller wrote them."""
+    limit = NEWER_LIMIT if LIMIT in without else LIMIT
     options: dict[str, Json] = {
         "temperature": request.temperature,
         "top_p": request.top_p,
-        NEWER_LIMIT if LIMIT in without else LIMIT: request.max_tokens,
+        limit: request.max_tokens,
         "response_format": _response_format(request),
         **_tools(request, without),
         **_streaming(stream, without),
     }
-    kept = {name: value for name, value in options.items() if value is not None and name not in without}
-    return {"model": model, "messages": [_message(message) for message in request.messages], **kept}
+    kept: dict[str, Json] = {name: value for name, value in options.items() if name not in without}
+    kept.update(_wanted(request, limit))
+    return {
+        "model": request.model or model,
+        "messages": [_message(message) for message in request.messages],
+        **{name: value for name, value in kept.items() if value is not None},
+    }
+
+
+def _wanted(request: ModelRequest, limit: str) -> dict[str, Json]:
+    """The caller's own options, the limit of tokens under one name."""
+    wanted = of_caller(request.options)
+    if LIMIT in wanted and limit == NEWER_LIMIT:
+        wanted.setdefault(NEWER_LIMIT, wanted.pop(LIMIT))
+        wanted.pop(LIMIT, None)
+    if wanted.get(NEWER_LIMIT) is not None:
+        wanted.setdefault(LIMIT, None)  # ours does not stand beside theirs
+    if request.schema is not None:  # a turn of ours in a shape of ours
+        wanted.pop("response_format", None)
+    return wanted
 
 
 def _response_format(request: ModelRequest) -> JsonObject | None:
@@ -65,10 +83,11 @@ def _streaming(stream: bool, without: Collection[str]) -> dict[str, Json]:
 def _message(message: Message) -> JsonObject:
     if message.tool_calls:
         calls = [_call(call) for call in message.tool_calls]
-        return {"role": message.role, "content": message.text or None, "tool_calls": calls}
+        return {"role": message.role, "content": content_of(message) or None, "tool_calls": calls}
     if message.tool_call_id is not None:
-        return {"role": message.role, "content": message.text, "tool_call_id": message.tool_call_id}
-    return {"role": message.role, "content": message.text}
+        content = content_of(message)
+        return {"role": message.role, "content": content, "tool_call_id": message.tool_call_id}
+    return {"role": message.role, "content": content_of(message)}
 
 
 def _call(call: JsonObject) -> JsonObject:

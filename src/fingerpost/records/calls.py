@@ -8,9 +8,11 @@ from enum import StrEnum
 
 from fingerpost.records.access import Scope
 from fingerpost.records.json import Json, JsonObject
+from fingerpost.records.quick import quick
 from fingerpost.records.tools import Effect
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
     """What a model or a person wrote: a name and arguments, neither checked yet."""
@@ -20,6 +22,7 @@ class ToolCall:
     reference: str | None = None  # the writer's own id for it, echoed back
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallContext:
     """Who calls, in which conversation, and what is left of their patience and context window."""
@@ -94,6 +97,7 @@ class ParameterError:
     message: str  # names the parameter and what was expected
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """A call whose tool exists and whose arguments fit its schema."""
@@ -117,6 +121,7 @@ class Verdict(StrEnum):
     DENY = "deny"
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ruling:
     """A verdict with its reason and the rule it comes from."""
@@ -126,6 +131,7 @@ class Ruling:
     rule: str  # "rule 3 in fingerpost.toml", "default for read"
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permit:
     """Leave to run one exact call. Only the policy and a grant give one; nothing runs without."""
@@ -134,6 +140,7 @@ class Permit:
     given_by: str  # "policy: …" or "grant gnt_… by dana"
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """One try of one tool."""
@@ -148,6 +155,7 @@ class Attempt:
     cached: bool = False
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
     """What running a permitted call came to: every attempt, and the raw result of the last good one."""
@@ -162,6 +170,7 @@ class Execution:
     data: Json = None  # and what it sent with it
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Digest:
     """A result cut to what fits, with an honest note of what was cut and a handle to the rest."""
@@ -179,6 +188,7 @@ class Digest:
         return bool(self.dropped)
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """The one shape in which a call comes back, whatever happened."""

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 
 from fingerpost.records.json import Json, JsonObject
+from fingerpost.records.quick import quick
 
 T = TypeVar("T")
 
@@ -157,6 +158,7 @@ class Quarantined:
     pin: Pin
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageSample:
     """One finished call, as the statistics see it."""

@@ -1,6 +1,7 @@
 """The whole pipeline, held together."""
 
 from fingerpost.router.agent import Agent, AgentMode, AgentStatus, Thresholds
+from fingerpost.router.given import ModelNames
 from fingerpost.router.policy import Policy
 from fingerpost.router.route import AnswerPiece, Route
 from fingerpost.router.router import Router
@@ -16,6 +17,7 @@ __all__ = [
     "AnswerPiece",
     "Asking",
     "Circumstances",
+    "ModelNames",
     "Policy",
     "Route",
     "Router",

@@ -10,7 +10,7 @@ it) may be done from any thread at any time; a request that has begun ends as it
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Literal, Unpack, cast, get_args
@@ -24,6 +24,7 @@ from fingerpost.router.tally import AgentStats, Tally
 from fingerpost.router.wanted import Asking
 
 if TYPE_CHECKING:
+    from fingerpost.llm import OnText
     from fingerpost.records import Approval
     from fingerpost.router.route import Route
     from fingerpost.router.router import Router
@@ -57,6 +58,15 @@ class AgentStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Handed:
+    """A request that goes on when the caller's own tools have been called."""
+
+    text: str
+    asking: Asking
+    route: Route
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Talk:
     """What changes, as one value."""
 
@@ -66,6 +76,7 @@ class _Talk:
     persona: str | None
     history: tuple[Message, ...] = ()
     waiting: Route | None = None
+    handed: _Handed | None = None
 
 
 class Agent:
@@ -101,16 +112,41 @@ class Agent:
     async def ask(self, text: str, **asking: Unpack[Asking]) -> Route:
         """The next request of the conversation. Several at once are answered one after another."""
         async with self._one_at_a_time:
-            talk = self._talk
-            asked = cast("Asking", {**self._circumstances(talk), **asking})
-            try:
-                route = await self._router.route(text, **asked)
-            except Exception:
-                self._tally.count(None, ())
-                raise
-            self._tally.count(route.outcome, route.events)
+            return await self._ask(text, asking)
+
+    async def give(self, results: Mapping[str, str], *, on_text: OnText | None = None) -> Route:
+        """Go on after tools of your own were called: what came of each, by the id of its call."""
+        async with self._one_at_a_time:
+            handed = self._talk.handed
+            if handed is None:
+                message = "no tool of yours was called in this conversation"
+                raise CallError(message, hint="Only a route whose outcome is 'handed_back' takes results.")
+            asking = handed.asking.copy()
+            asking["since"] = (*asking.get("since", ()), *handed.route.answered_with(results))
+            asking["on_text"] = on_text
+            asking.pop("tool_choice", None)  # it was about the first call
+            return await self._ask(handed.text, asking)
+
+    async def _ask(self, text: str, asking: Asking) -> Route:
+        talk = self._talk
+        asked = cast("Asking", {**self._circumstances(talk), **asking})
+        try:
+            route = await self._router.route(text, **asked)
+        except Exception:
+            self._tally.count(None, ())
+            raise
+        self._tally.count(route.outcome, route.events)
+        if route.outcome is RouteOutcome.HANDED_BACK:
+            self._hold(talk, _Handed(text=text, asking=asking, route=route))
+        else:
             self._keep(talk, Message(role="user", text=text), route)
-            return route
+        return route
+
+    def _hold(self, before: _Talk, handed: _Handed) -> None:
+        """Nothing is said until the request is answered."""
+        with self._lock:
+            if self._talk.conversation == before.conversation:
+                self._talk = replace(self._talk, handed=handed)
 
     async def resume(self, approval: Approval | None = None, **asking: Unpack[Asking]) -> Route:
         """Go on with the request that waits for a person; `approval` is their word."""
@@ -127,7 +163,9 @@ class Agent:
     def reset(self) -> None:
         """Forget the conversation and begin another; how it is switched stays, and so do the figures."""
         with self._lock:
-            self._talk = replace(self._talk, conversation=new_id("ses"), history=(), waiting=None)
+            self._talk = replace(
+                self._talk, conversation=new_id("ses"), history=(), waiting=None, handed=None
+            )
 
     def _circumstances(self, talk: _Talk) -> Asking:
         asking: Asking = {
@@ -147,7 +185,7 @@ class Agent:
         waiting = route if route.outcome is RouteOutcome.WAITING else None
         with self._lock:
             if self._talk.conversation == before.conversation:
-                self._talk = replace(self._talk, history=history, waiting=waiting)
+                self._talk = replace(self._talk, history=history, waiting=waiting, handed=None)
 
     # -- looking ------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Final, TypeAlias
 from weakref import WeakValueDictionary
@@ -21,7 +21,7 @@ from fingerpost.catalog import Snapshot
 from fingerpost.choose.calibration import Calibration
 from fingerpost.choose.summaries import Summaries
 from fingerpost.errors import CallError, ConfigError
-from fingerpost.events import Event, Fanout, PacketReceived, RouteBegan
+from fingerpost.events import Event, Fanout, PacketReceived, RouteBegan, RouteEnded
 from fingerpost.llm import ModelPool, Role
 from fingerpost.records import (
     Approval,
@@ -34,6 +34,7 @@ from fingerpost.records import (
     UsageProfile,
 )
 from fingerpost.router.guide import Guide, packet_of
+from fingerpost.router.journeys.endings import broken_off
 from fingerpost.router.journeys.journey import House, Journey
 from fingerpost.router.journeys.keyless import replied
 from fingerpost.router.journeys.offers import Offers
@@ -101,7 +102,7 @@ class Answerer:
     async def route(self, text: str, asking: Asking) -> Route:
         """One request, from its words to its end."""
         journey = self._begin(text, asking)
-        return await self._watched(journey.packet.packet_id, lambda: self._set_out(journey))
+        return await self._watched(journey, lambda: self._set_out(journey))
 
     async def resume(self, what: str, approval: Approval | None, asking: Asking) -> Route:
         """Go on with a request that waited for a person. Whoever comes second finds it done."""
@@ -115,7 +116,7 @@ class Answerer:
                 standing = pending if approval is None else await self._decided(approval)
                 return await within_limits(journey, lambda journey: resume(journey, standing, known))
 
-            return await self._watched(journey.packet.packet_id, go_on)
+            return await self._watched(journey, go_on)
 
     async def _waiting(self, what: str) -> Pending:
         pending = await self._house.calls.approvals.get(what)
@@ -145,7 +146,7 @@ class Answerer:
             return await self.route(answer, asking)
         journey = Journey(self._house, before, mode=Mode.KEYLESS, asking=asking, narrowing=asked.narrowing)
         return await self._watched(
-            before.packet_id,
+            journey,
             lambda: within_limits(journey, lambda journey: replied(journey, question, answer)),
         )
 
@@ -162,17 +163,21 @@ class Answerer:
 
     async def stream(self, text: str, asking: Asking) -> AsyncGenerator[StreamItem]:
         """Everything that happens to one request, the answer piece by piece, and the route at last."""
-        send, receive = anyio.create_memory_object_stream[StreamItem](float("inf"))
         asking = asking.copy()
-        asking["on_text"] = lambda piece: send.send_nowait(AnswerPiece(text=piece))
-        journey = self._begin(text, asking)
+        asking["on_text"] = lambda piece: pass_on(AnswerPiece(text=piece))
+        journey = self._begin(text, asking)  # it may raise, and then there is nothing to close
+        send, receive = anyio.create_memory_object_stream[StreamItem](float("inf"))
         packet_id = journey.packet.packet_id
         scope, failures = anyio.CancelScope(), list[Exception]()
 
+        def pass_on(item: StreamItem) -> None:
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the reader has left
+                send.send_nowait(item)
+
         async def run() -> None:
-            with scope, send, self._witness.watch(packet_id, send.send_nowait):
+            with scope, send, self._witness.watch(packet_id, pass_on):
                 try:
-                    send.send_nowait(await self._watched(packet_id, lambda: self._set_out(journey)))
+                    pass_on(await self._watched(journey, lambda: self._set_out(journey)))
                 except Exception as error:  # noqa: BLE001 - it is the reader's, and must not end other tasks
                     failures.append(error)
 
@@ -201,11 +206,16 @@ class Answerer:
         self._announce(journey)
         return await travel(journey)
 
-    async def _watched(self, packet_id: str, work: Callable[[], Awaitable[Route]]) -> Route:
+    async def _watched(self, journey: Journey, work: Callable[[], Awaitable[Route]]) -> Route:
         """The route, with everything that happened to its packet on the way."""
         events: list[Event] = []
-        with self._witness.watch(packet_id, events.append):
-            route = await work()
+        with self._witness.watch(journey.packet.packet_id, events.append):
+            try:
+                route = await work()
+            except BaseException as error:
+                if events and not any(isinstance(event, RouteEnded) for event in events):
+                    broken_off(journey, left=not isinstance(error, Exception))
+                raise
         return replace(route, events=tuple(events))
 
     def _begin(self, text: str, asking: Asking) -> Journey:
@@ -224,8 +234,9 @@ class Answerer:
                 packet_id=journey.packet.packet_id,
                 mode=journey.mode,
                 lite=pool.name(Role.LITE),
-                prime=pool.name(Role.PRIME),
+                prime=journey.brought.model or pool.name(Role.PRIME),
                 profile=journey.asking.get("profile"),
+                scopes=journey.asking.get("scopes", ()),
                 working_directory=journey.asking.get("working_directory"),
             )
         )
@@ -251,7 +262,10 @@ class Answerer:
             message = f"{pending.pending_id} belongs to a single call, not to a request"
             raise CallError(message, hint="Decide it with `fingerpost approvals`, then make the call again.")
         asking = asking.copy()
-        asking["conversation"], asking["history"] = pending.conversation, packet.context.history
+        asking["conversation"] = pending.conversation
+        asking["caller"], asking["profile"] = packet.header.caller, packet.context.profile
+        asking["scopes"] = tuple(dict.fromkeys((*known.scopes, *asking.get("scopes", ()))))
+        asking.setdefault("history", packet.context.history)
         journey = Journey(
             self._house, packet, mode=Mode(packet.context.mode), asking=asking, narrowing=known.narrowing
         )

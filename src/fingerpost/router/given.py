@@ -4,8 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 
 from fingerpost.llm.base import ChatModel, Closable
+from fingerpost.settings import ModelsSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelNames:
+    """Who selects and who answers. Empty without any model."""
+
+    lite: str = ""
+    prime: str = ""
+
+
+def names_of(given: tuple[ChatModel | None, ChatModel | None], configured: ModelsSettings) -> ModelNames:
+    """The models given, else those configured; each stands in for the other."""
+    lite, prime = (
+        model.name if model is not None else (settings.model if settings is not None else "")
+        for model, settings in zip(given, (configured.lite, configured.prime), strict=True)
+    )
+    return ModelNames(lite=lite or prime, prime=prime or lite)
 
 
 async def close_given(models: Iterable[ChatModel | None]) -> None:

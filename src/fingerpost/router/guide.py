@@ -24,10 +24,12 @@ from fingerpost.events import (
     ToolsOffered,
 )
 from fingerpost.llm import ChatModel, ModelPool, ModelReply, ModelRequest, OnText, Role
+from fingerpost.llm.content import worded
 from fingerpost.narrow.experience import Experience
 from fingerpost.narrow.narrower import Narrower
 from fingerpost.narrow.parts import shipped
 from fingerpost.narrow.preselection import ServerPicker, read_template
+from fingerpost.narrow.preselection.costs import DefinitionCosts
 from fingerpost.narrow.request import NarrowRequest
 from fingerpost.records import (
     MAX_REINJECTIONS,
@@ -79,6 +81,8 @@ class Guide:
             model=_Lite(pool) if pool is not None and pool.ready else None,
             template=read_template(settings.smart_routing),
         )
+        self._costs = DefinitionCosts()
+        self._seen: tuple[View, int] | None = None  # the view counted last, and what its tools take
         self._stale = True
         self._learned_at = -LEARN_AGAIN_S
 
@@ -138,7 +142,18 @@ class Guide:
         narrowing = replace(narrowing, packet_id=packet.packet_id)
         if gate:
             narrowing = gated(narrowing)
-        return narrowing, _facts(packet, narrowing)
+        return narrowing, _facts(packet, narrowing, *await self._sizes(snapshot, view, narrowing))
+
+    async def _sizes(self, snapshot: Snapshot, view: View, narrowing: Narrowing) -> tuple[int, int]:
+        """Tokens of the definitions of all visible tools, and of those offered.
+
+        All of them are counted once for as long as the caller sees the same ones.
+        """
+        if self._seen is None or self._seen[0] is not view:
+            total = await anyio.to_thread.run_sync(self._costs.total, view.visible.cards)
+            self._seen = (view, total)
+        found = (snapshot.get(candidate.tool) for candidate in narrowing.shortlist.offered)
+        return self._seen[1], self._costs.total(card for card in found if card is not None)
 
     def _request(self, snapshot: Snapshot, packet: Packet, view: View, wanted: Wanted) -> NarrowRequest:
         server = wanted.get("server")
@@ -204,17 +219,19 @@ class Guide:
 
 
 def packet_of(text: str, wanted: Wanted, *, rounds: int = MAX_REINJECTIONS) -> Packet:
-    """A request as it enters the house."""
+    """A request as it enters the house: words alone, so that journals hold no images."""
     return Packet.start(
         text,
         session_id=wanted.get("conversation"),
         caller=wanted.get("caller"),
-        history=wanted.get("history", ()),
+        history=tuple(worded(message) for message in wanted.get("history", ())),
         max_reinjections=rounds,
     )
 
 
-def _facts(packet: Packet, narrowing: Narrowing) -> tuple[PacketEvent, ...]:
+def _facts(
+    packet: Packet, narrowing: Narrowing, tokens_all: int, tokens_offered: int
+) -> tuple[PacketEvent, ...]:
     best = narrowing.signals.intents[:1]
     intent = Intent(
         name="tool_routing" if narrowing.need.verdict is not NeedVerdict.NONE else "answer",
@@ -225,7 +242,12 @@ def _facts(packet: Packet, narrowing: Narrowing) -> tuple[PacketEvent, ...]:
     needs = _NEEDS[narrowing.need.verdict]
     return (
         IntentDetected(packet_id=packet.packet_id, intent=intent, needs_tool=needs),
-        RequestNarrowed(packet_id=packet.packet_id, narrowing=narrowing),
+        RequestNarrowed(
+            packet_id=packet.packet_id,
+            narrowing=narrowing,
+            tokens_all=tokens_all,
+            tokens_offered=tokens_offered,
+        ),
         ToolsOffered(packet_id=packet.packet_id, tools=offered),
     )
 

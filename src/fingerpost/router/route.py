@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from fingerpost.errors import FingerpostError
 from fingerpost.events import Event
 from fingerpost.records import (
     Json,
@@ -48,10 +50,21 @@ class Route:
     completion_tokens: int = 0
     cost: float | None = None
     detail: str = ""
+    failure: FingerpostError | None = None  # of a model or of ours, where that decided how it ended
 
     @property
     def packet_id(self) -> str:
         return self.packet.packet_id
+
+    def answered_with(self, results: Mapping[str, str]) -> tuple[Message, ...]:
+        """What stands behind the request when it goes on: the calls handed back, and what came of each.
+
+        `results` by the ids of the calls. For `since`, behind what stood there before.
+        """
+        said = Message(role="assistant", text=self.answer, tool_calls=self.tool_calls)
+        ids = [str(call.get("id")) for call in self.tool_calls]
+        told = (Message(role="tool", text=results.get(each, ""), tool_call_id=each) for each in ids)
+        return (*self.hidden, said, *told)
 
     @property
     def trace(self) -> str:
@@ -67,6 +80,8 @@ class Route:
             "answer": self.answer,
             "answered_by": self.answered_by,
             "sources": list(self.sources),
+            "tool_calls": list(self.tool_calls),
+            "finish": self.finish,
             "pending": None if self.pending is None else to_plain(self.pending),
             "question": None if self.question is None else to_plain(self.question),
             "narrowing": None if self.narrowing is None else to_plain(self.narrowing),

@@ -39,9 +39,10 @@ from fingerpost.records import (
     new_id,
     utc_now,
 )
-from fingerpost.router.given import close_given
+from fingerpost.router.given import ModelNames, close_given, names_of
 from fingerpost.router.intake import Intake
 from fingerpost.router.policy import Policy, profile_rules
+from fingerpost.router.shutters import Shutters
 from fingerpost.router.sight import Sight, View
 from fingerpost.router.switches import Switches
 from fingerpost.router.wanted import Asking, Circumstances, Wanted
@@ -99,6 +100,7 @@ class Router:
         self._specs = tuple(servers)
         self._stack = AsyncExitStack()
         self._open = False
+        self._met = False  # whether a request has waited for servers that were still connecting
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
@@ -132,10 +134,15 @@ class Router:
                 settings=self.settings,
                 events=self.events,
             )
+            self.shutters = Shutters(
+                store=self.store, catalog=self.catalog, servers=self.servers, events=self.events
+            )
+            await self.shutters.read()
             stack.callback(self.servers.watch(self._take_listing))
             stack.push_async_callback(self._close_guide)
             self._tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(self._tasks.cancel_scope.cancel)
+            self._tasks.start_soon(self.shutters.keep_reading)
             self.background = await stack.enter_async_context(Background[Outcome]())
             self._stack = stack.pop_all()
         self._open = True
@@ -217,6 +224,9 @@ class Router:
             idle = [status.name for status in wanted if status.state is ServerState.IDLE]
             if idle:
                 await self.connect(*idle, timeout=FIRST_CONNECT_S)
+            elif not self._met:  # somebody else has begun to connect them
+                await self.servers.settled(timeout=FIRST_CONNECT_S)
+            self._met = True
         if server is not None and (status := self.servers.status(server)).state is ServerState.DOWN:
             message = f"{server} is down: {status.reason or 'it did not say why'}"
             raise ServerUnavailable(message, server=server, hint=f"fingerpost servers {server}")
@@ -237,6 +247,11 @@ class Router:
                 learn=self.learn,
             )
         return self._answerer
+
+    @property
+    def models(self) -> ModelNames:
+        """Who answers: the models given, else those of the settings."""
+        return names_of(self._models, self.settings.models)
 
     def _ready_pool(self) -> ModelPool:
         """The models given, else those in the settings."""

@@ -15,7 +15,7 @@ class AgentStats:
     """Over all requests of one agent since it was made. A share of nothing is 0."""
 
     requests: int = 0
-    success_rate: float = 0.0  # requests that were answered
+    success_rate: float = 0.0  # requests that were answered, or handed back to the caller's own tools
     waiting: int = 0  # that stopped for a person: a yes, or a value only they know
     failures: int = 0  # that ended without an answer, by an error, a refusal or a limit
     reduction: float = 0.0  # the share of tools the model was spared, in the mean
@@ -44,6 +44,7 @@ class _Sums:
 
 
 _WAITING = (RouteOutcome.WAITING, RouteOutcome.ASKED)
+_GOOD = (RouteOutcome.ANSWERED, RouteOutcome.HANDED_BACK)
 
 
 class Tally:
@@ -58,9 +59,9 @@ class Tally:
         with self._lock:
             sums = self._sums
             sums.requests += 1
-            sums.answered += outcome is RouteOutcome.ANSWERED
+            sums.answered += outcome in _GOOD
             sums.waiting += outcome in _WAITING
-            sums.failures += outcome is not RouteOutcome.ANSWERED and outcome not in _WAITING
+            sums.failures += outcome not in _GOOD and outcome not in _WAITING
             self._take(events)
 
     def went_on(self, outcome: RouteOutcome | None, events: Iterable[Event]) -> None:
@@ -69,8 +70,8 @@ class Tally:
             sums = self._sums
             if outcome not in _WAITING:
                 sums.waiting -= 1
-                sums.answered += outcome is RouteOutcome.ANSWERED
-                sums.failures += outcome is not RouteOutcome.ANSWERED
+                sums.answered += outcome in _GOOD
+                sums.failures += outcome not in _GOOD
             self._take(events)
 
     def _take(self, events: Iterable[Event]) -> None:

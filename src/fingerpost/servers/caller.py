@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from fingerpost.records import Json, JsonObject
+from fingerpost.records.quick import quick
+from fingerpost.servers.clock import Clock
 
 
 class CallerSide(Protocol):
@@ -48,6 +50,7 @@ class CallerSide(Protocol):
         ...
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
     """What belongs to one request beyond its arguments, carried through untouched."""
@@ -59,6 +62,18 @@ class Passage:
     input_responses: JsonObject | None = None  # answers to an earlier `input_required` …
     request_state: str | None = None  # … and the server's own state of it, byte for byte
     log_level: str | None = None  # asked for by a 2026-07-28 caller
+    clock: Clock | None = None  # of whoever keeps the time already: then nobody else does
+
+    def for_caller(self, caller: CallerSide, clock: Clock | None = None) -> Passage:
+        """The same on behalf of this caller. (`replace` takes much longer, and every call comes by here.)"""
+        return Passage(
+            caller=caller,
+            meta=self.meta,
+            input_responses=self.input_responses,
+            request_state=self.request_state,
+            log_level=self.log_level,
+            clock=clock,
+        )
 
     @property
     def continues(self) -> bool:

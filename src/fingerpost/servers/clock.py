@@ -8,28 +8,34 @@ from contextlib import contextmanager
 
 import anyio
 
+from fingerpost.errors import FingerpostError
+
 
 class Clock:
-    """Watches over the deadline of one request; without a scope there is none."""
+    """Watches over the deadline of one request; without a scope there is none.
+
+    Whoever made the scope looks at `loss` when it was cancelled: it may not have been the time.
+    """
 
     def __init__(self, scope: anyio.CancelScope | None = None) -> None:
-        self._scope = scope
+        self.scope = scope
+        self.loss: FingerpostError | None = None  # the connection went away under the request
         self._waiting = 0
         self._seconds_left = math.inf
 
     @contextmanager
     def stopped(self) -> Generator[None]:
         """Several questions may be open at once: it runs again after the last one."""
-        if self._scope is None:
+        if self.scope is None:
             yield
             return
         if self._waiting == 0:
-            self._seconds_left = self._scope.deadline - anyio.current_time()
-            self._scope.deadline = math.inf
+            self._seconds_left = self.scope.deadline - anyio.current_time()
+            self.scope.deadline = math.inf
         self._waiting += 1
         try:
             yield
         finally:
             self._waiting -= 1
             if self._waiting == 0:
-                self._scope.deadline = anyio.current_time() + self._seconds_left
+                self.scope.deadline = anyio.current_time() + self._seconds_left

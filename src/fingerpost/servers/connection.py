@@ -64,6 +64,7 @@ class Connection:
         self._talks = talks
         self._thin = thin
         self.lifeline = lifeline
+        self.latency_ms: float | None = None  # of the last sign of life
         self.protocol = client.protocol_version
         self.modern = self.protocol in MODERN_PROTOCOL_VERSIONS
         self.product = _product(client.server_info)
@@ -83,21 +84,20 @@ class Connection:
         *,
         passage: Passage | None = None,
         on_progress: Progress | None = None,
-        scope: anyio.CancelScope | None = None,
+        clock: Clock | None = None,
     ) -> dict[str, Any]:
-        """The raw result. Raises our errors; a bound on the time is the caller's to set, by `scope`."""
-
-        clock = Clock(scope)
-
-        async def send(passage: Passage | None) -> dict[str, Any]:
-            return await self._send(method, params, passage, on_progress, clock)
-
-        result = await send(passage)
+        """The raw result. Raises our errors; a bound on the time is the caller's to set, by `clock`."""
+        clock = clock or Clock()
+        result = await self._send(method, params, passage, on_progress, clock)
         if not self.modern or not wants_input(result):
             return result
         passage = passage or Passage()
         if passage.caller is not None and passage.caller.takes_rounds:
             return result
+
+        async def send(passage: Passage | None) -> dict[str, Any]:
+            return await self._send(method, params, passage, on_progress, clock)
+
         return await through_rounds(self._spec.name, result, passage, clock, send)
 
     async def _send(
@@ -120,13 +120,33 @@ class Connection:
         try:
             if self._thin is None:
                 return await self._session.ask(method, stamped, talk, headers=headers)
-            with talk.alive:
-                return await self._thin.ask(method, stamped, talk, headers=headers)
-            raise MCPError(CONNECTION_CLOSED, "Connection closed")
+            return await self._ask_thin(self._thin, method, stamped, talk, headers, clock)
         except MCPError as error:
             raise from_reply(self._spec.name, error, loss=self.lifeline.setback) from error
         finally:
             self._talks.close(talk)
+
+    async def _ask_thin(
+        self,
+        thin: Thin,
+        method: str,
+        params: Mapping[str, Any],
+        talk: Talk,
+        headers: Mapping[str, str],
+        clock: Clock,
+    ) -> dict[str, Any]:
+        """Whoever waits on a connection that goes away waits for nothing: its scope is cancelled."""
+        if clock.scope is None:
+            with anyio.CancelScope() as talk.scope:
+                return await thin.ask(method, params, talk, headers=headers)
+            raise _gone()
+        talk.scope = clock.scope
+        try:
+            return await thin.ask(method, params, talk, headers=headers)
+        except anyio.get_cancelled_exc_class():
+            if talk.lost:
+                clock.loss = from_reply(self._spec.name, _gone(), loss=self.lifeline.setback)
+            raise
 
     async def call(
         self,
@@ -134,7 +154,7 @@ class Connection:
         *,
         passage: Passage | None = None,
         on_progress: Progress | None = None,
-        scope: anyio.CancelScope | None = None,
+        clock: Clock | None = None,
     ) -> dict[str, Any]:
         """One tools/call. Sent a second time only when the server refused to even look at the first.
 
@@ -142,12 +162,12 @@ class Connection:
         way its schema now says: then the schema we know is old.
         """
         try:
-            return await self.ask("tools/call", params, passage=passage, on_progress=on_progress, scope=scope)
+            return await self.ask("tools/call", params, passage=passage, on_progress=on_progress, clock=clock)
         except ToolFailed as error:
             if error.code != HEADER_MISMATCH or not self.modern:
                 raise
         await self.list_tools()
-        return await self.ask("tools/call", params, passage=passage, on_progress=on_progress, scope=scope)
+        return await self.ask("tools/call", params, passage=passage, on_progress=on_progress, clock=clock)
 
     async def list_tools(self) -> Listing:
         """All tools, page by page. A server that knows no tools/list simply has none."""
@@ -186,13 +206,15 @@ class Connection:
 
     async def probe(self) -> None:
         """Ask for a sign of life; an error the server itself sends is one."""
+        began = anyio.current_time()
         if not self.modern:
             await self.fetch("ping", {})
-            return
-        try:
-            await self._session.send_discover(self.protocol)
-        except MCPError as error:
-            raise from_reply(self._spec.name, error, loss=self.lifeline.setback) from error
+        else:
+            try:
+                await self._session.send_discover(self.protocol)
+            except MCPError as error:
+                raise from_reply(self._spec.name, error, loss=self.lifeline.setback) from error
+        self.latency_ms = (anyio.current_time() - began) * 1000
 
     def announces(self, kind: str) -> bool:
         """Whether it says when its `tools`, `prompts` or `resources` changed."""
@@ -214,3 +236,7 @@ def _product(info: Implementation | None) -> str | None:
     if info is None:
         return None
     return f"{info.name} {info.version}".strip()
+
+
+def _gone() -> MCPError:
+    return MCPError(CONNECTION_CLOSED, "Connection closed")

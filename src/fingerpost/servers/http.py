@@ -11,17 +11,23 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-import aiohttp
 import anyio
 import anyio.to_thread
 import httpx2
 
+from fingerpost.records import ServerSpec
+from fingerpost.servers.plain import PlainHttp, PlainPosting, serves
+from fingerpost.servers.posting import Posting
+
+if TYPE_CHECKING:
+    import aiohttp
+
 KEEPALIVE_SECONDS = 600.0
 CONNECT_SECONDS = 10.0
 WRITE_SECONDS = 30.0
-READ_BUFFER = 256 * 1024
-LONGEST_HEADER = 64 * 1024
 
 
 class HttpStack:
@@ -31,7 +37,8 @@ class HttpStack:
         self._lock = anyio.Lock()
         self._shared: httpx2.AsyncClient | None = None
         self._tls: ssl.SSLContext | None = None
-        self._thin: aiohttp.ClientSession | None = None
+        self._plain = PlainHttp()
+        self._full: aiohttp.ClientSession | None = None
 
     async def client(
         self, *, headers: Mapping[str, str] | None = None, auth: httpx2.Auth | None = None
@@ -47,18 +54,26 @@ class HttpStack:
             follow_redirects=False,
         )
 
-    async def thin(self, url: str) -> aiohttp.ClientSession | None:
-        """The faster client for single requests, which knows nothing of any server.
+    async def posting(self, spec: ServerSpec, headers: Mapping[str, str], *, limit: int) -> Posting | None:
+        """The faster way for single requests to one server, which all carry these headers.
 
         None where a proxy named in the environment leads to the address: the other client knows the rules.
         """
+        url = spec.url or ""
         shared, tls = await self._ready()
         way = shared._transport_for_url(httpx2.URL(url))  # pyright: ignore[reportPrivateUsage] - see _Borrowed
         if way is not shared._transport:  # pyright: ignore[reportPrivateUsage]
             return None
-        if self._thin is None:
-            self._thin = _build_thin(tls)
-        return self._thin
+
+        async def full(url: str) -> Posting:
+            anyhttp = await anyio.to_thread.run_sync(import_module, "fingerpost.servers.anyhttp")
+            if self._full is None:
+                self._full = anyhttp.open_session(tls)
+            return anyhttp.AnyPosting(spec, url, self._full, headers, limit=limit)
+
+        if serves(url, spec.headers):
+            return PlainPosting(spec, self._plain, headers, limit=limit, otherwise=full)
+        return await full(url)
 
     async def _ready(self) -> tuple[httpx2.AsyncClient, ssl.SSLContext]:
         async with self._lock:
@@ -67,9 +82,10 @@ class HttpStack:
         return self._shared, self._tls
 
     async def aclose(self) -> None:
-        if self._thin is not None:
-            await self._thin.close()
-            self._thin = None
+        self._plain.close()
+        if self._full is not None:
+            await self._full.close()
+            self._full = None
         if self._shared is not None:
             await self._shared.aclose()
             self._shared = None
@@ -99,16 +115,3 @@ def _build() -> tuple[httpx2.AsyncClient, ssl.SSLContext]:
     )
     tls = httpx2.create_ssl_context()
     return httpx2.AsyncClient(verify=tls, limits=limits), tls
-
-
-def _build_thin(tls: ssl.SSLContext) -> aiohttp.ClientSession:
-    connector = aiohttp.TCPConnector(ssl=tls, limit=0, limit_per_host=0, keepalive_timeout=KEEPALIVE_SECONDS)
-    return aiohttp.ClientSession(
-        connector=connector,
-        cookie_jar=aiohttp.DummyCookieJar(),  # it is shared: what one server sets must not reach another
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
-        skip_auto_headers=("User-Agent",),
-        read_bufsize=READ_BUFFER,
-        max_field_size=LONGEST_HEADER,
-        trust_env=False,
-    )

@@ -19,6 +19,7 @@ from fingerpost.servers.http import HttpStack
 from fingerpost.servers.lifeline import Lifeline
 from fingerpost.servers.oauth import TokenBook, stored_sign_in
 from fingerpost.servers.pipe import ThinPipe
+from fingerpost.servers.posting import standing_headers
 from fingerpost.servers.session import PROBE_SECONDS, RawClient, our_name
 from fingerpost.servers.stdio import Child, stdio_transport
 from fingerpost.servers.streamable import Transport, http_transport
@@ -122,15 +123,16 @@ class _Way:
             return ThinPipe(self._spec.name, self._child, self._lifeline)
         if self._client is None or self._transport is None or self._client.auth is not None:
             return None
-        http = await self._around.http.thin(self._spec.url or "")
-        if http is None:
+        limits = self._around.limits
+        headers = standing_headers(self._spec, self._client.cookies, session=self._transport.session_id)
+        posting = await self._around.http.posting(self._spec, headers, limit=limits.response_bytes)
+        if posting is None:
             return None
         return ThinHttp(
-            self._spec,
-            http,
+            self._spec.name,
+            posting,
             self._transport,
-            cookies=self._client.cookies,
-            limits=self._around.limits,
+            limits=limits,
             lifeline=self._lifeline,
             talks=self._talks,
             modern=modern,

@@ -17,8 +17,18 @@ from anyio.abc import TaskGroup
 
 from fingerpost.errors import ConfigError, ServerReplyInvalid, ToolTimeout, UnknownServer
 from fingerpost.events import EventSink
-from fingerpost.records import Json, JsonObject, Listing, Materials, ServerSpec, ServerStatus, check_json
+from fingerpost.records import (
+    Json,
+    JsonObject,
+    Listing,
+    Materials,
+    ServerSpec,
+    ServerState,
+    ServerStatus,
+    check_json,
+)
 from fingerpost.servers.caller import Passage
+from fingerpost.servers.clock import Clock
 from fingerpost.servers.connection import Connection
 from fingerpost.servers.failures import UNKNOWN_OUTCOME
 from fingerpost.servers.http import HttpStack
@@ -109,7 +119,7 @@ class Servers:
             message = "servers are started inside `async with Servers(...)`"
             raise RuntimeError(message)
         for supervisor in [self._find(name) for name in names] or list(self._supervisors.values()):
-            if supervisor.spec.enabled and not supervisor.started:
+            if supervisor.spec.enabled and not supervisor.started and not supervisor.shut:
                 supervisor.started = True
                 self._runs[supervisor.spec.name] = run = _Run()
                 self._tasks.start_soon(run, supervisor)
@@ -162,8 +172,9 @@ class Servers:
         return self._find(name).listing
 
     def materials(self, name: str) -> Materials | None:
-        """What the server can do and offers besides tools; None while it was never up."""
-        return self._find(name).shelf.materials
+        """What the server can do and offers besides tools; None while it was never up, or is switched off."""
+        supervisor = self._find(name)
+        return None if supervisor.shut else supervisor.shelf.materials
 
     def hear(self, callback: Callable[[str, str, JsonObject], None]) -> Callable[[], None]:
         """Have `callback` called with server, method and params of every notification outside of requests.
@@ -197,8 +208,8 @@ class Servers:
         if meta:
             params["_meta"] = meta
 
-        async def ask(connection: Connection, scope: anyio.CancelScope) -> dict[str, Any]:
-            return await connection.call(params, passage=passage, on_progress=on_progress, scope=scope)
+        async def ask(connection: Connection, clock: Clock) -> dict[str, Any]:
+            return await connection.call(params, passage=passage, on_progress=on_progress, clock=clock)
 
         return await self._within(name, tool, ask, timeout=timeout, passage=passage)
 
@@ -214,10 +225,10 @@ class Servers:
         """Ask anything that is not a call, and return the raw result. Raises like `call`."""
         watches = self._find(name).watches
 
-        async def ask(connection: Connection, scope: anyio.CancelScope) -> JsonObject:
+        async def ask(connection: Connection, clock: Clock) -> JsonObject:
             if method in (SUBSCRIBE, UNSUBSCRIBE):
                 return await watches.ask(connection, method, params, passage)
-            return await connection.ask(method, params, passage=passage, scope=scope)
+            return await connection.ask(method, params, passage=passage, clock=clock)
 
         return await self._within(name, method, ask, timeout=timeout, passage=passage)
 
@@ -225,33 +236,41 @@ class Servers:
         self,
         name: str,
         what: str,
-        ask: Callable[[Connection, anyio.CancelScope], Awaitable[JsonObject]],
+        ask: Callable[[Connection, Clock], Awaitable[JsonObject]],
         *,
         timeout: float,
         passage: Passage | None,
     ) -> JsonObject:
         """Have this asked on the right connection, in time."""
+        if passage is not None and passage.clock is not None:
+            if not self._find(name).usable:
+                await self.ensure(name, timeout=timeout)
+            return self._checked(name, await self._on_connection(name, ask, passage.clock, passage))
         began = anyio.current_time()
         await self.ensure(name, timeout=timeout)
-        with anyio.move_on_at(began + timeout) as scope:
-            return self._checked(name, await self._on_connection(name, ask, scope, passage))
+        scope = anyio.CancelScope(deadline=began + timeout)
+        clock = Clock(scope)
+        with scope:
+            return self._checked(name, await self._on_connection(name, ask, clock, passage))
+        if clock.loss is not None:
+            raise clock.loss
         message = f"{what} on {name} did not answer within {timeout:g} s"
         raise ToolTimeout(message, server=name, hint=UNKNOWN_OUTCOME)
 
     async def _on_connection(
         self,
         name: str,
-        ask: Callable[[Connection, anyio.CancelScope], Awaitable[JsonObject]],
-        scope: anyio.CancelScope,
+        ask: Callable[[Connection, Clock], Awaitable[JsonObject]],
+        clock: Clock,
         passage: Passage | None,
     ) -> JsonObject:
         supervisor = self._find(name)
         caller = passage.caller if passage is not None else None
         if caller is None or not supervisor.spec.isolate:
-            return await ask(self._connected(name), scope)
+            return await ask(self._connected(name), clock)
         assert self._tasks is not None
         async with supervisor.isolated.use(caller.key, self._tasks, supervisor.listing) as connection:
-            return await ask(connection, scope)
+            return await ask(connection, clock)
 
     async def refresh(self, name: str) -> None:
         """List this server's tools again, now."""
@@ -263,12 +282,60 @@ class Servers:
             return
         raise ToolTimeout(f"{name} did not list its tools within {seconds:g} s", server=name)
 
+    async def probe(self, name: str, *, timeout: float) -> None:
+        """Ask for a sign of life, where there is a connection: `latency` tells how long it took."""
+        connection = self._find(name).connection
+        if connection is not None:
+            with anyio.move_on_after(timeout):
+                await connection.probe()
+
+    def latency(self, name: str) -> float | None:
+        """Milliseconds the last sign of life took, on this connection."""
+        connection = self._find(name).connection
+        return None if connection is None else connection.latency_ms
+
     # -- changing -----------------------------------------------------------------------------------
 
     async def add(self, spec: ServerSpec) -> None:
         """One more server. It connects when it is started or needed."""
         self._enlist(spec)
         self._watchers.tell(spec.name)
+
+    async def switch_off(self, name: str, reason: str) -> None:
+        """Disconnect this server until it is switched on; nothing connects it meanwhile."""
+        supervisor = self._find(name)
+        supervisor.shut = True
+        if supervisor.spec.enabled:
+            await self._disconnect(supervisor)
+            supervisor.rest()
+            supervisor.standing.move(ServerState.DISABLED, reason)
+
+    def switch_on(self, name: str) -> None:
+        """Let this server be connected again, and begin."""
+        supervisor = self._find(name)
+        was_shut, supervisor.shut = supervisor.shut, False
+        if was_shut and supervisor.spec.enabled:
+            supervisor.standing.begin_anew()
+            self.start(name)
+
+    async def reconnect(self, name: str) -> None:
+        """Drop the connection, if there is one, and connect anew without waiting for a next attempt."""
+        supervisor = self._find(name)
+        if supervisor.spec.enabled and not supervisor.shut and await self._disconnect(supervisor):
+            supervisor.rest()
+            supervisor.standing.begin_anew()
+        if supervisor.shut or not supervisor.spec.enabled:  # perhaps only since a moment ago
+            raise supervisor.standing.unavailable()
+        self.start(name)
+
+    async def _disconnect(self, supervisor: Supervisor) -> bool:
+        """End its task. False when somebody else does so, or it has none."""
+        supervisor.isolated.close()
+        if (run := self._runs.pop(supervisor.spec.name, None)) is None:
+            return False
+        with anyio.CancelScope(shield=True):  # who asked may leave; half disconnected helps nobody
+            await run.stop()
+        return True
 
     async def remove(self, name: str) -> None:
         """Disconnect this server and forget it."""

@@ -92,10 +92,17 @@ class Standing:
         )
         self._changed(self._name)
 
+    def begin_anew(self) -> None:
+        """Nobody asked for it yet: whoever waits until it has settled waits for its next attempt."""
+        self.settled = anyio.Event()
+        self.move(ServerState.IDLE, None)
+
     def unavailable(self) -> ServerUnavailable:
         """Why nothing can be asked of this server now."""
         status = self._status
         name = self._name
+        if status.state is ServerState.DISABLED and status.reason is not None:
+            return ServerUnavailable(f"{name} is {status.reason}", server=name, hint="switch it on again")
         if status.state is ServerState.DISABLED:
             return ServerUnavailable(
                 f"{name} is disabled", server=name, hint="enable it in the configuration"

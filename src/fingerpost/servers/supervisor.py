@@ -67,6 +67,7 @@ class Supervisor:
         self.isolated = Isolated(spec, shared.around, self._hear)
         self.connection: Connection | None = None
         self.started = False
+        self.shut = False  # switched off by a person while we run
         self._stale = anyio.Event()
         self._list_begun = False
         self._listing_lock = anyio.Lock()
@@ -75,6 +76,11 @@ class Supervisor:
         """Return when the server can be asked, or is known to be down or disabled."""
         while not self.usable and self.standing.state not in (ServerState.DOWN, ServerState.DISABLED):
             await self.standing.moved()
+
+    def rest(self) -> None:
+        """Its task was ended: it may be started again."""
+        self.connection = None
+        self.started = False
 
     @property
     def usable(self) -> bool:

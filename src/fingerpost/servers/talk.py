@@ -57,7 +57,8 @@ class Talk:
         clock: Clock | None = None,
     ) -> None:
         self.request = request
-        self.alive = anyio.CancelScope()  # cancelled when the connection is gone
+        self.scope: anyio.CancelScope | None = None  # cancelled when the connection is gone
+        self.lost = False
         self._server = server
         self._caller = passage.caller if passage is not None else None
         self._on_progress = on_progress
@@ -125,6 +126,12 @@ class Talk:
             with anyio.move_on_after(FLUSH_SECONDS):
                 await self._quiet.wait()
 
+    def abandon(self) -> None:
+        """The connection is gone."""
+        self.lost = True
+        if self.scope is not None:
+            self.scope.cancel()
+
     def close(self) -> None:
         """The request is over: nobody waits for what is left."""
         self._notices.clear()
@@ -181,7 +188,7 @@ class Talks:
     def abandon(self) -> None:
         """The connection is gone, and with it whatever was asked on it."""
         for talk in self._open.values():
-            talk.alive.cancel()
+            talk.abandon()
 
     def of(self, request: RequestId | None) -> Talk | None:
         """The talk of this request; without one, the only talk there is."""

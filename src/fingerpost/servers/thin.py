@@ -12,9 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import aiohttp
 import anyio
-import httpx2
 from anyio.abc import TaskGroup
 from mcp.client.streamable_http import (
     DEFAULT_RECONNECTION_DELAY_MS,
@@ -24,11 +22,10 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import RequestId
 
 from fingerpost.errors import FingerpostError
-from fingerpost.records import ServerSpec
 from fingerpost.servers.failures import broken, from_reply, no_connection, too_large
 from fingerpost.servers.lifeline import Lifeline
-from fingerpost.servers.posting import Posting, location_of, standing_headers
-from fingerpost.servers.replies import EVENTS, JSON, Replies, kind_of, says_session_lost
+from fingerpost.servers.posting import Answer, NotReached, Posting
+from fingerpost.servers.replies import EVENTS, JSON, Replies, says_session_lost
 from fingerpost.servers.sse import EventTooLarge, StreamEvent, read_events
 from fingerpost.servers.streamable import NOTICE_SECONDS, Transport
 from fingerpost.servers.talk import Talk, Talks
@@ -53,26 +50,24 @@ class ThinHttp:
 
     def __init__(
         self,
-        spec: ServerSpec,
-        http: aiohttp.ClientSession,
+        server: str,
+        posting: Posting,
         transport: Transport,
         *,
-        cookies: httpx2.Cookies,
         limits: LimitSettings,
         lifeline: Lifeline,
         talks: Talks,
         modern: bool,
     ) -> None:
-        self._server = spec.name
+        self._server = server
+        self._posting = posting
         self._limit = limits.response_bytes
         self._lifeline = lifeline
         self._talks = talks
         self._tasks: TaskGroup = transport.tasks
         self._modern = modern
         self._session = transport.session_id
-        self._replies = Replies(spec.name, lifeline)
-        headers = standing_headers(spec, cookies, session=self._session)
-        self._posting = Posting(spec, http, headers, limit=self._limit)
+        self._replies = Replies(server, lifeline)
 
     async def ask(
         self, method: str, params: Mapping[str, Any], talk: Talk, *, headers: Mapping[str, str]
@@ -99,47 +94,56 @@ class ThinHttp:
     async def _exchange(self, body: bytes, headers: Mapping[str, str], talk: Talk) -> dict[str, Any]:
         place = _Place()
         try:
-            async with self._posting.post(body, headers) as response:
-                kind = kind_of(response.headers.get("Content-Type", ""))
-                if response.status >= 300 or response.status == 202:
-                    return await self._take_refusal(response, kind)
-                if kind == JSON:
-                    return self._reply(await self._posting.whole(response), talk.request)
-                if kind != EVENTS:
-                    raise self._replies.not_mcp(kind)
-                try:
-                    found = await self._read_stream(response, talk, place, headers)
-                except (aiohttp.ClientError, OSError):
-                    self._lifeline.doubt()
-                    found = None
-                if found is not None:
-                    return found
-        except (aiohttp.ClientError, OSError) as error:
+            answer = await self._posting.post(body, headers)
+            try:
+                found = await self._take(answer, talk, place, headers)
+            except BaseException:
+                answer.drop()
+                raise
+            answer.keep()
+        except OSError as error:
             self._lifeline.doubt()
             raise self._lost(error) from error
+        if found is not None:
+            return found
         if place.last_id is None or self._modern:
             raise self._replies.cut_short()
         return await self._pick_up(talk, place, headers)
 
-    def _lost(self, error: Exception) -> FingerpostError:
-        if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
-            return no_connection(self._server, error)
-        return broken(self._server, error)
+    async def _take(
+        self, answer: Answer, talk: Talk, place: _Place, headers: Mapping[str, str]
+    ) -> dict[str, Any] | None:
+        """The reply; None when a stream broke off before it."""
+        kind = answer.kind
+        if answer.status >= 300 or answer.status == 202:
+            return await self._take_refusal(answer)
+        if kind == JSON:
+            return self._reply(await answer.whole(), talk.request)
+        if kind != EVENTS:
+            raise self._replies.not_mcp(kind)
+        try:
+            return await self._read_stream(answer, talk, place, headers)
+        except OSError:
+            self._lifeline.doubt()
+            return None
+
+    def _lost(self, error: OSError) -> FingerpostError:
+        return (no_connection if isinstance(error, NotReached) else broken)(self._server, error)
 
     def _later(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
         """Do this without anybody waiting for it, as long as there is a connection."""
         with contextlib.suppress(RuntimeError):  # its task group is over
             self._tasks.start_soon(work, *arguments)
 
-    async def _take_refusal(self, response: aiohttp.ClientResponse, kind: str) -> dict[str, Any]:
+    async def _take_refusal(self, answer: Answer) -> dict[str, Any]:
         """The server's own error where it sent one; else raises what its status means."""
-        status = response.status
-        if (location := location_of(response)) is not None:
-            raise self._replies.redirected(location.with_user(None).with_query(None).with_fragment(None))
+        status = answer.status
+        if (location := answer.leads_to) is not None:
+            raise self._replies.redirected(location)
         reply: dict[str, Any] | None = None
-        if kind == JSON:
+        if answer.kind == JSON:
             with contextlib.suppress(Unreadable, FingerpostError):
-                reply = parse_envelope(await self._posting.whole(response))
+                reply = parse_envelope(await answer.whole())
         if reply is not None and "error" not in reply:
             reply = None
         if says_session_lost(status, reply["error"]["code"] if reply else None, self._session):
@@ -168,10 +172,10 @@ class ThinHttp:
     # -- streams ------------------------------------------------------------------------------------
 
     async def _read_stream(
-        self, response: aiohttp.ClientResponse, talk: Talk, place: _Place, headers: Mapping[str, str]
+        self, answer: Answer, talk: Talk, place: _Place, headers: Mapping[str, str]
     ) -> dict[str, Any] | None:
         """The reply in a stream, everything before it passed on; None when it ended without one."""
-        events = read_events(response.content.iter_any(), event_limit=self._limit, whole_limit=self._limit)
+        events = read_events(answer.chunks(), event_limit=self._limit, whole_limit=self._limit)
         try:
             async with contextlib.aclosing(events):
                 return await self._read_events(events, talk, place, headers)
@@ -207,7 +211,7 @@ class ThinHttp:
             tasks.start_soon(self._answer, question, talk, headers)
             try:
                 outcome = await self._read_events(events, talk, place, headers)
-            except (FingerpostError, aiohttp.ClientError, OSError, EventTooLarge) as error:
+            except (FingerpostError, OSError, EventTooLarge) as error:
                 outcome = error  # out of the group as itself, not as a group
             tasks.cancel_scope.cancel()
         if isinstance(outcome, Exception):
@@ -229,15 +233,18 @@ class ThinHttp:
             wait = DEFAULT_RECONNECTION_DELAY_MS if place.retry_ms is None else place.retry_ms
             await anyio.sleep(wait / 1000)
             try:
-                async with self._posting.read_on(place.last_id or "", headers) as response:
-                    if response.status != 200 or kind_of(response.headers.get("Content-Type", "")) != EVENTS:
+                answer = await self._posting.read_on(place.last_id or "", headers)
+                try:
+                    if answer.status != 200 or answer.kind != EVENTS:
                         failures += 1
                         continue
                     failures = 0
-                    found = await self._read_stream(response, talk, place, headers)
+                    found = await self._read_stream(answer, talk, place, headers)
                     if found is not None:
                         return found
-            except (aiohttp.ClientError, OSError):
+                finally:
+                    answer.drop()
+            except OSError:
                 failures += 1
         raise self._replies.cut_short()
 
@@ -260,9 +267,11 @@ class ThinHttp:
         await self._notice({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}, headers)
 
     async def _notice(self, message: Mapping[str, Any], headers: Mapping[str, str]) -> None:
-        with (
-            anyio.move_on_after(NOTICE_SECONDS),
-            contextlib.suppress(aiohttp.ClientError, OSError),
-        ):
-            async with self._posting.post(encode(message), headers) as response:
-                await response.read()
+        with anyio.move_on_after(NOTICE_SECONDS), contextlib.suppress(OSError, FingerpostError):
+            answer = await self._posting.post(encode(message), headers)
+            try:
+                await answer.whole()
+            except BaseException:
+                answer.drop()
+                raise
+            answer.keep()

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic_core import from_json as parse_json
 from pydantic_core import to_json as write_json
-from sqlalchemy import Connection, Row, Select, select, update
+from sqlalchemy import Connection, Row, Select, and_, not_, or_, select, update
 
 from fingerpost.errors import CallError
 from fingerpost.records import Decision, Grant, JsonObject, Pending, utc_now
@@ -69,6 +69,25 @@ class Approvals:
         moment = now or utc_now()
         return await self._database.read(
             lambda connection: [_pending(row, moment) for row in connection.execute(_waiting(moment))]
+        )
+
+    async def recent(
+        self,
+        *,
+        decided: bool | None = None,
+        limit: int = 50,
+        before: str | None = None,
+        now: datetime | None = None,
+    ) -> list[Pending]:
+        """The newest calls that waited, newest first; `before` (a `pending_id`) goes on from an older one.
+
+        `decided`: only those that wait no more (True; expired ones count), or only those that do (False).
+        """
+        moment = now or utc_now()
+        return await self._database.read(
+            lambda connection: [
+                _pending(row, moment) for row in connection.execute(_recent(decided, limit, before, moment))
+            ]
         )
 
     async def decide(
@@ -141,6 +160,20 @@ def _waiting(now: datetime) -> Select[Any]:
         .where(approvals.c.decision == Decision.WAITING.value, approvals.c.expires > now)
         .order_by(approvals.c.created)
     )
+
+
+def _recent(decided: bool | None, limit: int, before: str | None, now: datetime) -> Select[Any]:
+    query = select(approvals).order_by(approvals.c.created.desc(), approvals.c.pending_id.desc()).limit(limit)
+    waits = and_(approvals.c.decision == Decision.WAITING.value, approvals.c.expires > now)
+    if decided is not None:
+        query = query.where(not_(waits) if decided else waits)
+    if before is not None:
+        asked = select(approvals.c.created).where(approvals.c.pending_id == before).scalar_subquery()
+        older = or_(
+            approvals.c.created < asked, and_(approvals.c.created == asked, approvals.c.pending_id < before)
+        )
+        query = query.where(older)
+    return query
 
 
 def _row(pending: Pending) -> dict[str, Any]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import ColumnElement, Connection, func, or_, select
 from sqlalchemy import Row as FoundRow
 
 from fingerpost.events import Event
@@ -14,12 +16,11 @@ from fingerpost.store.anchor import Anchor
 from fingerpost.store.chain import Break, ChainCheck, Fact, Link, hash_of
 from fingerpost.store.columns import escape, from_microseconds, to_microseconds
 from fingerpost.store.database import Database
-from fingerpost.store.rows import Row, Rows
+from fingerpost.store.rows import Row, Rows, quickly
 from fingerpost.store.schema import audit, audit_head
 
 _CHUNK = 2000
 _ROWS = Rows(audit, "seq", "event_id", "at", "kind", "packet_id", "payload", "prev_hash", "hash")
-_MOVE_HEAD = update(audit_head).values(seq=bindparam("to_seq"), hash=bindparam("to_hash"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,21 @@ class AuditEntry:
     packet_id: str | None
     payload: str
     hash: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditQuery:
+    """Which entries are wanted. Empty parts set no bound."""
+
+    kind: str | None = None
+    packet_id: str | None = None
+    text: str = ""  # somewhere in the event
+    since: datetime | None = None
+    until: datetime | None = None  # up to, not including
+    before: int | None = None  # a `seq`: only older entries
+
+
+EVERYTHING: Final = AuditQuery()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,24 +71,35 @@ class AuditTrail:
         self._anchor = anchor
         self._enabled = enabled
 
-    async def entries(self, *, limit: int = 100, before: int | None = None) -> list[AuditEntry]:
-        """The newest entries, newest first; `before` goes on from an older row."""
-        query = select(audit).order_by(audit.c.seq.desc()).limit(limit)
+    async def entries(
+        self, query: AuditQuery = EVERYTHING, *, limit: int = 100, before: int | None = None
+    ) -> list[AuditEntry]:
+        """The newest entries that fit, newest first; `before` goes on from an older row."""
         if before is not None:
-            query = query.where(audit.c.seq < before)
-        rows = await self._database.read(lambda connection: connection.execute(query).all())
-        return [
-            AuditEntry(
-                seq=row.seq,
-                at=from_microseconds(row.at),
-                kind=row.kind,
-                event_id=row.event_id,
-                packet_id=row.packet_id,
-                payload=row.payload,
-                hash=row.hash,
+            query = replace(query, before=before)
+        wanted = select(audit).where(*_conditions(query)).order_by(audit.c.seq.desc()).limit(limit)
+        return await self._database.read(
+            lambda connection: [_entry(row) for row in connection.execute(wanted)]
+        )
+
+    async def chunks(
+        self, query: AuditQuery = EVERYTHING, *, size: int = _CHUNK
+    ) -> AsyncGenerator[list[AuditEntry]]:
+        """Every entry that fits, oldest first, some at a time. What is written meanwhile is left out."""
+        newest = select(func.max(audit.c.seq))
+        end = await self._database.read(lambda connection: connection.execute(newest).scalar())
+        last = 0
+        conditions = (*_conditions(query), audit.c.seq <= (end or 0))
+        while True:
+            wanted = select(audit).where(*conditions, audit.c.seq > last).order_by(audit.c.seq).limit(size)
+            entries = await self._database.read(
+                lambda connection, wanted=wanted: [_entry(row) for row in connection.execute(wanted)]
             )
-            for row in rows
-        ]
+            if entries:
+                yield entries
+            if len(entries) < size:
+                return
+            last = entries[-1].seq
 
     async def verify(self) -> AuditReport:
         """Follow the chain from its first row and compare it with the anchor file."""
@@ -86,7 +113,7 @@ class AuditTrail:
         audited = [(event, payload) for event, payload in written if self._enabled and event.audited]
         if not audited:
             return
-        seq, head = connection.exec_driver_sql("SELECT seq, hash FROM audit_head").one()
+        [(seq, head)], _ = quickly(connection, "SELECT seq, hash FROM audit_head")
         rows: list[Row] = []
         for event, payload in audited:
             seq += 1
@@ -97,7 +124,7 @@ class AuditTrail:
                 (seq, escape(fact.event_id), fact.at, escape(fact.kind), packet_id, payload, before, head)
             )
         _ROWS.add(connection, rows)
-        connection.execute(_MOVE_HEAD, {"to_seq": seq, "to_hash": head})
+        quickly(connection, f"UPDATE audit_head SET seq = {seq:d}, hash = '{head}'")  # noqa: S608 - a number, a hash
 
     def drop_anchor(self) -> None:
         """Remember the committed head outside the database. Blocks."""
@@ -123,6 +150,48 @@ class AuditTrail:
             head=check.hash,
             anchors=len(anchors),
         )
+
+
+def _conditions(query: AuditQuery) -> tuple[ColumnElement[bool], ...]:
+    column = audit.c
+    wanted = (
+        (query.kind, lambda: column.kind == query.kind),
+        (query.packet_id, lambda: column.packet_id == query.packet_id),
+        (query.text or None, lambda: _holds(query.text)),
+        (query.since, lambda: column.at >= _moment(query.since)),
+        (query.until, lambda: column.at < _moment(query.until)),
+        (query.before, lambda: column.seq < query.before),
+    )
+    return tuple(condition() for value, condition in wanted if value is not None)
+
+
+def _holds(text: str) -> ColumnElement[bool]:
+    """Payloads are JSON: what a person types stands there as JSON writes it.
+
+    Capitals do not matter where the database knows what they are: SQLite does of a to z alone.
+    """
+    written = json.dumps(text, ensure_ascii=False)[1:-1].encode(errors="replace").decode()
+    lower = func.lower(audit.c.payload)
+    return or_(
+        audit.c.payload.contains(written, autoescape=True),
+        lower.contains(written.lower(), autoescape=True),
+    )
+
+
+def _moment(moment: datetime | None) -> int | None:
+    return None if moment is None else to_microseconds(moment)
+
+
+def _entry(row: FoundRow[Any]) -> AuditEntry:
+    return AuditEntry(
+        seq=row.seq,
+        at=from_microseconds(row.at),
+        kind=row.kind,
+        event_id=row.event_id,
+        packet_id=row.packet_id,
+        payload=row.payload,
+        hash=row.hash,
+    )
 
 
 def _fact(seq: int, event: Event, payload: str) -> Fact:

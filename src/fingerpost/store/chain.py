@@ -16,7 +16,7 @@ import orjson
 
 GENESIS = "0" * 64
 _ANY: frozenset[str] = frozenset()
-_LONGEST = 2**63  # beyond it, not everybody can write an integer
+_TYPES = frozenset({str, int, type(None)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,14 +47,14 @@ def hash_of(fact: Fact, prev_hash: str) -> str:
 
 
 def _quickly(parts: list[str | int | None]) -> bytes | None:
-    """The same bytes as `_written`, ten times faster, where nothing but quotes and backslashes is escaped."""
-    for part in parts:
-        if isinstance(part, str):
-            if not (part.isascii() and part.isprintable()):
-                return None
-        elif part is not None and (type(part) is not int or abs(part) >= _LONGEST):
-            return None
-    return orjson.dumps(parts)
+    """The same bytes as `_written`, ten times faster, where all is ASCII and of the types it should be."""
+    if not _TYPES.issuperset(map(type, parts)):
+        return None
+    try:
+        data = orjson.dumps(parts)
+    except TypeError:  # half a character, or an integer beyond 64 bits
+        return None
+    return data if data.isascii() and b"\x7f" not in data else None  # DEL is written in two ways
 
 
 # `default` is for rows somebody spoilt: SQLite lets a column hold any type.

@@ -24,6 +24,7 @@ from fingerpost.errors import StoreUnavailable
 from fingerpost.store.faults import explain
 from fingerpost.store.locations import Location
 from fingerpost.store.migrations import migrate
+from fingerpost.store.rows import quickly
 
 R = TypeVar("R")
 
@@ -100,7 +101,7 @@ def _sqlite_engine(location: Location, lock_wait: float) -> Engine:
     def begin(connection: Connection) -> None:
         writes = connection.get_execution_options().get(_WRITES, False)
         # A transaction that starts by reading and writes later cannot wait for the lock; IMMEDIATE can.
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        quickly(connection, "BEGIN IMMEDIATE" if writes else "BEGIN")
 
     event.listen(engine, "connect", prepare)
     event.listen(engine, "begin", begin)

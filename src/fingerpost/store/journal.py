@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from pydantic_core import to_json
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Select, func, select
 from sqlalchemy import Row as FoundRow
 
 from fingerpost.events import Event, EventsDropped, PacketReceived, UnknownEvent, decode, encode
@@ -22,7 +22,7 @@ from fingerpost.store.audit import AuditTrail
 from fingerpost.store.backlog import Loss
 from fingerpost.store.columns import escape, to_microseconds
 from fingerpost.store.database import Database
-from fingerpost.store.rows import Row, Rows
+from fingerpost.store.rows import Row, Rows, quickly
 from fingerpost.store.schema import journal
 from fingerpost.store.writer import Writer
 
@@ -85,15 +85,80 @@ class Journal:
         packet_id: str | None = None,
         kinds: Collection[str] | None = None,
         after_seq: int = 0,
+        up_to_seq: int | None = None,
         limit: int = 1000,
     ) -> list[Recorded]:
-        """The first `limit` events after `after_seq`, in order."""
+        """The first `limit` events after `after_seq`, in order; none behind `up_to_seq`.
+
+        Whoever reads some kinds out of a long journal sets both ends: an index of kinds does not help then.
+        """
         query = select(journal).where(journal.c.seq > after_seq).order_by(journal.c.seq).limit(limit)
+        if up_to_seq is not None:
+            query = query.where(journal.c.seq <= up_to_seq)
         if packet_id is not None:
             query = query.where(journal.c.packet_id == packet_id)
         if kinds is not None:
             query = query.where(journal.c.kind.in_(kinds))
         return await self._database.read(lambda found: [_recorded(row) for row in found.execute(query)])
+
+    async def newest(
+        self, *, kinds: Collection[str], before: int | None = None, limit: int = 200
+    ) -> list[Recorded]:
+        """The last `limit` events of these kinds, newest first; `before` (a `seq`) goes on."""
+
+        def find(found: Connection) -> list[Recorded]:
+            # One question for each kind: each goes backwards along its index and stops.
+            rows = [row for kind in kinds for row in found.execute(_newest_of(kind, before, limit))]
+            rows.sort(key=lambda row: row.seq, reverse=True)
+            return [_recorded(row) for row in rows[:limit]]
+
+        return await self._database.read(find)
+
+    async def of_packets(
+        self,
+        packet_ids: Collection[str],
+        *,
+        kinds: Collection[str] | None = None,
+        limit: int = 10_000,
+    ) -> list[Recorded]:
+        """The first `limit` events of all these packets, in order."""
+        query = (
+            select(journal).where(journal.c.packet_id.in_(packet_ids)).order_by(journal.c.seq).limit(limit)
+        )
+
+        def find(found: Connection) -> list[Recorded]:
+            # Kinds are left out here, not in the query: it might go along their index, through everything.
+            rows = found.execute(query)
+            return [_recorded(row) for row in rows if kinds is None or row.kind in kinds]
+
+        return await self._database.read(find)
+
+    async def last_seq(self) -> int:
+        """The number of the last event; 0 when there is none."""
+        query = select(func.max(journal.c.seq))
+        return await self._database.read(lambda found: found.execute(query).scalar() or 0)
+
+    async def seq_at(self, moment: datetime) -> int:
+        """The number of the first event that is not older; behind the last one when all are older.
+
+        Events are written about in the order in which they happened, so halving finds it.
+        """
+
+        def find(found: Connection) -> int:
+            low, high = found.execute(select(func.min(journal.c.seq), func.max(journal.c.seq))).one()
+            if low is None:
+                return 1
+            high += 1
+            while low < high:
+                middle = (low + high) // 2
+                one = select(journal.c.at).where(journal.c.seq >= middle).order_by(journal.c.seq).limit(1)
+                if found.execute(one).scalar_one() < moment:
+                    low = middle + 1
+                else:
+                    high = middle
+            return low
+
+        return await self._database.read(find)
 
     async def packets_of(self, session_id: str, *, limit: int = 20) -> list[Packet]:
         """The newest packets of one conversation, newest first, as they came in."""
@@ -122,7 +187,7 @@ class Journal:
     def _write(self, connection: Connection, groups: Sequence[tuple[Event, ...]]) -> list[None]:
         events = {event.event_id: (event, encode(event).decode()) for group in groups for event in group}
         if events:
-            (last,) = connection.exec_driver_sql("SELECT max(seq) FROM journal").one()
+            [(last,)], _ = quickly(connection, "SELECT max(seq) FROM journal")
             added = _ROWS.add(connection, [_row(event, payload) for event, payload in events.values()])
             written = list(events.values())
             if added != len(events):  # some were appended again: of those the trail has heard
@@ -130,6 +195,13 @@ class Journal:
                 written = [pair for key, pair in events.items() if key in new]
             self._trail.extend(connection, written)
         return [None] * len(groups)
+
+
+def _newest_of(kind: str, before: int | None, limit: int) -> Select[Any]:
+    query = select(journal).where(journal.c.kind == kind)
+    if before is not None:
+        query = query.where(journal.c.seq < before)
+    return query.order_by(journal.c.seq.desc()).limit(limit)
 
 
 def _row(event: Event, payload: str) -> Row:

@@ -115,6 +115,12 @@ class Keys:
         same = hmac.compare_digest(_digest(secret), _NO_KEY if known is None else known.digest)
         return known if known is not None and same and known.holds(now or utc_now()) else None
 
+    async def get(self, key_id: str) -> ApiKey | None:
+        """The key of this id, whether it holds or not."""
+        query = select(api_keys).where(api_keys.c.key_id == key_id)
+        row = await self._database.read(lambda connection: connection.execute(query).one_or_none())
+        return None if row is None else _key(row)
+
     async def all(self) -> list[ApiKey]:
         """Every key there ever was, in the order they were made."""
         query = select(api_keys).order_by(api_keys.c.created, api_keys.c.key_id)

@@ -86,6 +86,17 @@ _KEYS = (
     "CREATE INDEX api_keys_name ON api_keys (name)",
 )
 
+_SHUTTERS = (
+    """CREATE TABLE shutters (
+        what TEXT NOT NULL, name TEXT NOT NULL, by_whom TEXT NOT NULL, at BIGINT NOT NULL,
+        reason TEXT NOT NULL, PRIMARY KEY (what, name))""",
+)
+
+_EVALS = (
+    """CREATE TABLE evals (
+        seq {counted}, at BIGINT NOT NULL, name TEXT NOT NULL, report TEXT NOT NULL)""",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -109,6 +120,8 @@ STEPS: tuple[Step, ...] = (
     Step(2, _running(_CHOICES)),
     Step(3, _running(_CONFIDENCES)),
     Step(4, _running(_KEYS)),
+    Step(5, _running(_SHUTTERS)),
+    Step(6, _running(_EVALS)),
 )
 
 

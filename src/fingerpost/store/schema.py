@@ -157,3 +157,22 @@ api_keys = Table(
     Column("revoked", Moment),
     Index("api_keys_name", "name"),
 )
+
+shutters = Table(
+    "shutters",
+    metadata,
+    Column("what", Text, primary_key=True),  # "tool" or "server"
+    Column("name", ExactText, primary_key=True),  # a tool's key, a server's name
+    Column("by_whom", ExactText, nullable=False),  # `by` alone is a word of SQL
+    Column("at", Moment, nullable=False),
+    Column("reason", ExactText, nullable=False),
+)
+
+evals = Table(
+    "evals",
+    metadata,
+    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("at", Moment, nullable=False),
+    Column("name", ExactText, nullable=False),
+    Column("report", Text, nullable=False),
+)

@@ -19,11 +19,13 @@ from fingerpost.store.cache import Cache, CacheLimits
 from fingerpost.store.choices import Choices
 from fingerpost.store.confidences import Confidences
 from fingerpost.store.database import Database
+from fingerpost.store.evals import Evals
 from fingerpost.store.grants import Grants
 from fingerpost.store.journal import Journal
 from fingerpost.store.keys import Keys
 from fingerpost.store.locations import locate
 from fingerpost.store.pins import Pins
+from fingerpost.store.shutters import Shutters
 from fingerpost.store.tokens import Tokens
 from fingerpost.store.usage import Usage
 from fingerpost.store.writer import Statistics, Writer
@@ -51,6 +53,8 @@ class Store:
         self.cache = Cache(database, writer, cache)
         self.tokens = Tokens(database, writer)
         self.keys = Keys(database, writer)
+        self.shutters = Shutters(database, writer)
+        self.evals = Evals(database, writer)
 
     @classmethod
     @asynccontextmanager

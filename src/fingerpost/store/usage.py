@@ -40,8 +40,8 @@ class Usage:
         await self._writer.submit(_count, sample)
 
     def note(self, sample: UsageSample) -> None:
-        """Count one finished call soon. Returns at once; may be lost while the disk is stuck."""
-        self._writer.post(_count, sample, loss=self._loss, any_order=True)
+        """Count one finished call within about a second. Returns at once; may be lost with the process."""
+        self._writer.post_late(_count, sample, loss=self._loss)
 
     async def profiles(self) -> dict[str, UsageProfile]:
         """What is known of every tool ever called, by its key, in the order of the keys."""

@@ -5,7 +5,11 @@ the write. Whoever does not calls `post` and goes on. The writer takes all that
 has gathered, writes it in one transaction, commits, and only then tells the
 waiters. Somebody waiting makes a batch due at once; a batch nobody waits for
 may gather for some milliseconds. While one commit runs the next batch gathers
-by itself, so a busy store pays one flush per batch, not per event.
+by itself, so a busy store pays one flush per batch, not per event. What is only
+added up (`post_late`) is written about once a second, or as soon as somebody waits.
+
+Posts of one turn of the event loop are handed to the thread together: a lock and a
+possible wake-up for each event cost more than making it.
 """
 
 from __future__ import annotations
@@ -13,10 +17,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from threading import Thread
+from threading import Thread, get_ident
 from typing import Any, TypeVar
 
 import anyio
@@ -35,6 +40,7 @@ R = TypeVar("R")
 logger = logging.getLogger("fingerpost.store")
 
 BATCH = 1000
+GATHERED = 32  # posts that wait for the end of a turn of the event loop
 UPKEEP_SECONDS = 1.0
 _PAUSE_FIRST, _PAUSE_LONGEST = 0.1, 2.0
 _MARGIN = 20.0  # beyond the wait for a lock: the time a slow disk may need
@@ -75,10 +81,14 @@ class Writer:
         self._commits = self._written = self._failed_commits = self._rejected = self._largest = 0
         self._unwritten: StoreUnavailable | None = None
         self._loop = asyncio.get_running_loop()
+        self._loop_thread = get_ident()
+        self._gathered: list[Job] = []  # posted in this turn of the event loop
+        self._late: deque[Job] = deque(maxlen=backlog)
         self._thread = Thread(target=self._run, name="fingerpost-store", daemon=True)
 
     @property
     def statistics(self) -> Statistics:
+        self._hand_over()
         return Statistics(
             commits=self._commits,
             written=self._written,
@@ -95,6 +105,7 @@ class Writer:
     async def submit(self, write: Callable[[Connection, Sequence[P]], Sequence[R]], item: P) -> R:
         """Write `item` and return what came of it, once that is on disk."""
         waiter: asyncio.Future[R] = self._loop.create_future()
+        self._hand_over()
         self._backlog.put(Job(write=write, item=item, waiter=waiter))
         with anyio.move_on_after(self._longest_wait):
             return await waiter
@@ -111,14 +122,39 @@ class Writer:
         any_order: bool = False,
     ) -> None:
         """Write `item` soon. Returns at once, from any thread."""
-        self._backlog.put(Job(write=write, item=item, loss=loss, any_order=any_order))
+        job = Job(write=write, item=item, loss=loss, any_order=any_order)
+        if get_ident() != self._loop_thread:
+            self._backlog.put(job)
+            return
+        self._backlog.check_room(job, ahead=len(self._gathered))
+        self._gathered.append(job)
+        if len(self._gathered) >= GATHERED:
+            self._hand_over()
+        elif len(self._gathered) == 1:
+            self._loop.call_soon(self._hand_over)
+
+    def post_late(
+        self, write: Callable[[Connection, Sequence[P]], Sequence[Any]], item: P, *, loss: Loss
+    ) -> None:
+        """Write `item` within about a second, with others of its kind. When too many wait, the oldest go."""
+        if not self._late:
+            self.post(_nothing, None, loss=loss, any_order=True)  # a batch, behind which these are looked at
+        self._late.append(Job(write=write, item=item, loss=loss, any_order=True))
+
+    def _hand_over(self) -> None:
+        if self._gathered:
+            jobs, self._gathered = self._gathered, []
+            self._backlog.put_checked(jobs)
 
     def hurry(self) -> None:
         """Write what was posted so far without gathering more. Returns at once, from any thread."""
+        if get_ident() == self._loop_thread:
+            self._hand_over()
         self._backlog.hurry()
 
     async def close(self) -> None:
         """Write what is left, then stop. Raises `StoreUnavailable` when something could not be written."""
+        self._hand_over()
         self._backlog.close()
         await anyio.to_thread.run_sync(self._thread.join, self._longest_wait)
         if self._thread.is_alive():
@@ -131,11 +167,21 @@ class Writer:
 
     def _run(self) -> None:
         while (jobs := self._backlog.take(self._until_upkeep())) is not None:
+            if not jobs or any(job.waiter is not None for job in jobs):
+                jobs += self._take_late()
             if jobs:
                 self._write(jobs)
             self._look_after(at_once=False)
+        if late := self._take_late():
+            self._write(late)
         self._look_after(at_once=True)
         self._disconnect()
+
+    def _take_late(self) -> list[Job]:
+        late: list[Job] = []
+        while self._late:
+            late.append(self._late.popleft())
+        return late
 
     def _write(self, jobs: list[Job]) -> None:
         try:
@@ -272,6 +318,10 @@ class Writer:
                 connection.close()
             except DBAPIError:
                 logger.debug("a broken connection did not close cleanly", exc_info=True)
+
+
+def _nothing(_: Connection, items: Sequence[None]) -> Sequence[None]:
+    return items
 
 
 def _resolve(outcomes: list[tuple[asyncio.Future[Any], Any]]) -> None:

@@ -6,14 +6,20 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+import anyio
+
 from fingerpost.records import JsonObject
 from fingerpost.router import Router
+from fingerpost.settings import Loaded
 from fingerpost.surfaces.gateway.app import GatewayApp
 from fingerpost.surfaces.gateway.methods import open_methods
 from fingerpost.surfaces.gateway.wire.audience import Listeners
+from fingerpost.surfaces.operations import Traced
+from fingerpost.surfaces.parts import House, surfaces
 from fingerpost.surfaces.web.front import Front
 from fingerpost.surfaces.web.gate import Gate
 from fingerpost.surfaces.web.port import Served, address_of, listen_at, serve_app
+from fingerpost.telemetry.setup import open_spans
 
 
 def event_loop() -> dict[str, Any]:
@@ -33,15 +39,19 @@ async def serve(
     gate: Gate | Callable[[str], Gate],
     started: Callable[[str], None] | None = None,
     signals: bool = True,
+    loaded: Loaded | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM. `gate` may wait for the address; `started` hears it as `http://…`.
+
+    `loaded` is what the settings were read from, where they were: then the API can tell where each stands.
 
     Raises `ConfigError` where the address cannot be had.
     """
     listening = listen_at(host, port)
     bound = address_of(listening)
     with listening:
-        async with _open_house(router, gate(bound) if callable(gate) else gate, f"http://{bound}") as app:
+        judge = gate(bound) if callable(gate) else gate
+        async with _open_house(router, judge, f"http://{bound}", loaded) as app:
             await serve_app(
                 app,
                 listening,
@@ -52,8 +62,10 @@ async def serve(
 
 
 @asynccontextmanager
-async def _open_house(router: Router, gate: Gate, address: str) -> AsyncGenerator[Front]:
-    """Every surface the settings want, each opened, behind one front."""
+async def _open_house(
+    router: Router, gate: Gate, address: str, loaded: Loaded | None
+) -> AsyncGenerator[Served]:
+    """Every surface the settings want, behind one front: MCP at once, the others when they are asked for."""
     settings = router.settings
     async with AsyncExitStack() as stack:
         audience = Listeners()
@@ -69,8 +81,20 @@ async def _open_house(router: Router, gate: Gate, address: str) -> AsyncGenerato
                 health=lambda: _health(router),
             )
         )
-        parts: dict[str, Served] = {}
-        yield Front(parts, home=gateway)
+        tasks = await stack.enter_async_context(anyio.create_task_group())
+        stack.callback(tasks.cancel_scope.cancel)
+        parts = surfaces(House(router, gate, settings.gateway.public_url or address, loaded))
+        for part in {id(part): part for part in parts.values()}.values():
+            tasks.start_soon(part.keep)
+        front = Front(parts, home=gateway)
+        tracing = await stack.enter_async_context(
+            open_spans(settings, router.events, transport_of=lambda name: _transport(router, name))
+        )
+        yield Traced(front) if tracing else front
+
+
+def _transport(router: Router, server: str) -> str | None:
+    return next((status.transport for status in router.servers.statuses if status.name == server), None)
 
 
 def _health(router: Router) -> JsonObject:

@@ -17,6 +17,7 @@ from typing import Final, cast
 from fingerpost.call.digest.shapes import PARSED_UP_TO, parse
 from fingerpost.call.digest.tree import write
 from fingerpost.records import Json, JsonObject
+from fingerpost.records.quick import quick
 
 MOST_REFERENCES: Final = 20
 _MOST_TEXTS: Final = 20
@@ -24,6 +25,7 @@ _LONGEST_LABEL: Final = 300
 _NOTHING: Final[JsonObject] = {}
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """One block of a result, as text."""

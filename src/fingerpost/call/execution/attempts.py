@@ -22,6 +22,7 @@ from fingerpost.errors import StoreUnavailable, ToolTimeout
 from fingerpost.events import Event
 from fingerpost.records import Effect, JsonObject
 from fingerpost.servers.clock import Clock
+from fingerpost.servers.failures import UNKNOWN_OUTCOME
 
 GRACE_SECONDS = 1.0  # for a door that keeps its own deadline, to say so in its own words
 
@@ -121,16 +122,19 @@ class Attempts:
             raise ToolTimeout(message, server=leg.call.server)
         journey.sending(leg, attempt)
         call = leg.call
-        with anyio.move_on_after(seconds + GRACE_SECONDS) as scope:
-            if leg.dialogue is not None:
-                leg.dialogue.clock = Clock(scope)
+        grace = GRACE_SECONDS if leg.dialogue is None else 0.0
+        scope = anyio.CancelScope(deadline=loop_time() + seconds + grace)
+        clock = Clock(scope)
+        with scope:
             return await self._door.call(
                 call.server,
                 call.name,
                 call.arguments,
                 timeout=seconds,
                 on_progress=leg.on_progress,
-                passage=leg.passage,
+                passage=leg.passage if leg.dialogue is None else leg.dialogue.timed_by(clock),
             )
+        if clock.loss is not None:
+            raise clock.loss
         message = f"{leg.call.tool} did not answer within {seconds:g} s"
-        raise ToolTimeout(message, server=leg.call.server)
+        raise ToolTimeout(message, server=leg.call.server, hint=UNKNOWN_OUTCOME)

@@ -24,6 +24,7 @@ from enum import StrEnum
 from itertools import takewhile
 
 from fingerpost.call.execution.door import Clock
+from fingerpost.records.quick import quick
 
 TRIALS = 2  # at once, while half-open
 
@@ -56,6 +57,7 @@ class BreakerLimits:
     trials: int = TRIALS
 
 
+@quick
 @dataclass(frozen=True, slots=True, eq=False)
 class Ticket:
     """Leave to ask the server once, to be handed back with what came of it."""
@@ -157,13 +159,17 @@ class Breaker:
 
     def _note(self, ticket: Ticket, *, failed: bool) -> None:
         ended = self._ended
-        if not ended or ended[-1][0] < ticket.number:
+        in_order = not ended or ended[-1][0] < ticket.number
+        if in_order:
             ended.append((ticket.number, failed))
         else:
             insort(ended, (ticket.number, failed))
         kept = max(self._limits.window, self._limits.failures)
         if len(ended) > kept:
             del ended[:-kept]
+        if in_order and not failed:
+            self._failures = 0
+            return
         latest = (ended_badly for _, ended_badly in reversed(self._ended))
         self._failures = sum(1 for _ in takewhile(bool, latest))
 

@@ -16,6 +16,7 @@ from fingerpost.call.execution.door import Alternatives
 from fingerpost.call.execution.emptiness import is_empty
 from fingerpost.call.execution.failure import Failure
 from fingerpost.records import Attempt, Call, Effect, ErrorKind, Execution, JsonObject
+from fingerpost.records.quick import quick
 
 logger = logging.getLogger("fingerpost.call")
 
@@ -33,6 +34,7 @@ _FALLS_BACK = frozenset(
 _STRENGTH = {Effect.READ: 0, Effect.WRITE: 1, Effect.DESTROY: 2}
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Turn:
     """What one tool's turn came to."""

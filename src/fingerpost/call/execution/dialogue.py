@@ -7,8 +7,6 @@ person thinks, the tool's time stands still: it is not the tool that is slow.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from fingerpost.records import JsonObject
 from fingerpost.servers.caller import CallerSide, Passage
 from fingerpost.servers.clock import Clock
@@ -17,10 +15,16 @@ from fingerpost.servers.clock import Clock
 class Dialogue:
     """The caller's side of one call, with a note of whether anything was asked of them."""
 
-    def __init__(self, caller: CallerSide) -> None:
+    def __init__(self, caller: CallerSide, passage: Passage) -> None:
         self._caller = caller
+        self._passage = passage
+        self._clock = Clock()  # of the attempt under way
         self.begun = False
-        self.clock = Clock()  # of the attempt under way
+
+    def timed_by(self, clock: Clock) -> Passage:
+        """What goes along in one attempt: with the caller watched, and its time kept by us alone."""
+        self._clock = clock
+        return self._passage.for_caller(self, clock)
 
     @property
     def key(self) -> str:
@@ -40,19 +44,16 @@ class Dialogue:
 
     async def ask(self, method: str, params: JsonObject) -> JsonObject:
         self.begun = True
-        with self.clock.stopped():
+        with self._clock.stopped():
             return await self._caller.ask(method, params)
 
     async def tell(self, method: str, params: JsonObject) -> None:
         await self._caller.tell(method, params)
 
 
-def watched(passage: Passage | None) -> tuple[Passage | None, Dialogue | None]:
-    """The passage with its caller watched, and the watch; no caller, nothing to watch."""
-    if passage is None or passage.caller is None:
-        return passage, None
-    dialogue = Dialogue(passage.caller)
-    return replace(passage, caller=dialogue), dialogue
+def watched(passage: Passage | None) -> Dialogue | None:
+    """The watch over the passage's caller; no caller, nothing to watch."""
+    return None if passage is None or passage.caller is None else Dialogue(passage.caller, passage)
 
 
 def awaits_input(result: JsonObject) -> bool:

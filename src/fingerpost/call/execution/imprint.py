@@ -9,8 +9,10 @@ from dataclasses import dataclass
 import orjson
 
 from fingerpost.records import ErrorKind, JsonObject
+from fingerpost.records.quick import quick
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Imprint:
     """The hash and the size of a result."""

@@ -15,9 +15,11 @@ from fingerpost.call.execution.door import Progress
 from fingerpost.call.execution.failure import Failure
 from fingerpost.events import AttemptFinished, AttemptStarted, Event, EventSink, FallbackTaken
 from fingerpost.records import Attempt, Call, CallContext, Effect, ErrorKind, Permit, utc_now
+from fingerpost.records.quick import quick
 from fingerpost.servers.caller import Passage
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leg:
     """One tool's turn in a run: the call, the leave to make it, and the time it has."""

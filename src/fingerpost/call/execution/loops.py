@@ -17,6 +17,7 @@ from itertools import islice
 from fingerpost.call.execution.door import Clock
 from fingerpost.call.execution.polling import is_polling
 from fingerpost.records import Call, Effect
+from fingerpost.records.quick import quick
 
 READ_FACTOR = 2
 POLLING_FACTOR = 10
@@ -26,6 +27,7 @@ CONVERSATIONS = 1000
 PAUSE_SECONDS = 60.0
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Step:
     """One call that was made, and what came of it."""
@@ -52,10 +54,12 @@ class LoopGuard:
     def check(self, conversation: str, call: Call) -> str | None:
         """Why this call must not be made again, or None when it may."""
         steps = self._steps.get(conversation)
-        # Most calls are new: they need no closer look.
-        if steps is None or all(s.call != call.fingerprint for s in islice(reversed(steps), LONGEST_ROUND)):
+        if steps is None:
             return None
-        return self._round(self._since_pause(steps), call)
+        for step in islice(reversed(steps), LONGEST_ROUND):
+            if step.call == call.fingerprint:
+                return self._round(self._since_pause(steps), call)
+        return None  # most calls are new: they need no closer look
 
     def _round(self, steps: list[Step], call: Call) -> str | None:
         for length in range(1, LONGEST_ROUND + 1):

@@ -13,9 +13,11 @@ from fingerpost.call.execution.door import (
     permit_none,
 )
 from fingerpost.records import Call, CallContext, LatencyProfile, Permit
+from fingerpost.records.quick import quick
 from fingerpost.servers.caller import Passage
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """A permitted call, whose it is, how long it may take, and what may stand in for it."""

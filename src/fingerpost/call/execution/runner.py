@@ -283,7 +283,6 @@ class Runner:
         fallback: bool = False,
     ) -> Leg:
         own = loop_time() + self._seconds(latency)
-        passage, dialogue = watched(plan.passage)
         return Leg(
             call=call,
             permit=permit,
@@ -291,8 +290,8 @@ class Runner:
             hurried=until < own,
             fallback=fallback,
             on_progress=plan.on_progress,
-            passage=passage,
-            dialogue=dialogue,
+            passage=plan.passage,
+            dialogue=watched(plan.passage),
         )
 
     def _seconds(self, latency: LatencyProfile | None) -> float:

@@ -1,7 +1,15 @@
 """When to use which tool and when none: told to a model beside the definitions, from the same record."""
 
 from fingerpost.choose.instructions.compose import tool_guides, tool_instructions
-from fingerpost.choose.instructions.general import WITH_TOOLS, WITHOUT_TOOLS
+from fingerpost.choose.instructions.general import BESIDE_OTHERS, WITH_TOOLS, WITHOUT_TOOLS
 from fingerpost.choose.instructions.guidance import Guidance, guide
 
-__all__ = ["WITHOUT_TOOLS", "WITH_TOOLS", "Guidance", "guide", "tool_guides", "tool_instructions"]
+__all__ = [
+    "BESIDE_OTHERS",
+    "WITHOUT_TOOLS",
+    "WITH_TOOLS",
+    "Guidance",
+    "guide",
+    "tool_guides",
+    "tool_instructions",
+]

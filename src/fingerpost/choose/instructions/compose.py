@@ -24,10 +24,11 @@ def tool_instructions(
     *,
     order: Sequence[str] = (),
     usage: Mapping[str, UsageProfile] = _NO_USAGE,
+    general: str = WITH_TOOLS,
 ) -> str:
     """Instructions for these tools, the general part first; the same bytes for the same cards and order."""
     guides = tool_guides(cards, order=order, usage=usage)
-    return f"{WITH_TOOLS}\n\n{guides}" if guides else WITHOUT_TOOLS
+    return f"{general}\n\n{guides}" if guides else WITHOUT_TOOLS
 
 
 def tool_guides(

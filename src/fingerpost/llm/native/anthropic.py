@@ -6,11 +6,12 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from fingerpost.llm.fields import entries, mapping
+from fingerpost.llm.fields import entries, mapping, named_tool
 from fingerpost.llm.native.dialect import Wish
 from fingerpost.llm.native.draft import CUT_SHORT, FILTERED, Draft, count
 from fingerpost.llm.native.schemas import closed_schema, in_words, parameters_schema
-from fingerpost.llm.native.turns import Call, Part, Result, talk_of
+from fingerpost.llm.native.turns import Call, Media, Part, Result, talk_of
+from fingerpost.llm.options import stops_of
 from fingerpost.records import Json, JsonObject
 
 ADDRESS: Final = "https://api.anthropic.com"
@@ -78,6 +79,7 @@ class AnthropicDialect:
             else {"format": {"type": "json_schema", "schema": schema}},
             # With tools the same beginning is sent again with every result: worth being remembered there.
             "cache_control": {"type": "ephemeral"} if request.tools and "cache" not in wish.without else None,
+            "stop_sequences": stops_of(request.options) or None,
             "stream": wish.streamed or None,
         }
         return {
@@ -128,8 +130,10 @@ def _tool(definition: JsonObject) -> JsonObject:
     }
 
 
-def _tool_choice(asked: str | None) -> JsonObject | None:
-    return {"type": _CHOICES[asked]} if asked in _CHOICES else None
+def _tool_choice(asked: Json) -> JsonObject | None:
+    if (named := named_tool(asked)) is not None:
+        return {"type": "tool", "name": named}
+    return {"type": _CHOICES[asked]} if isinstance(asked, str) and asked in _CHOICES else None
 
 
 def _block(part: Part) -> JsonObject:
@@ -137,7 +141,14 @@ def _block(part: Part) -> JsonObject:
         return {"type": "tool_use", "id": _identifier(part.id), "name": part.name, "input": part.arguments}
     if isinstance(part, Result):
         return {"type": "tool_result", "tool_use_id": _identifier(part.id), "content": part.text}
-    return {"type": "text", "text": part}
+    return _media(part) if isinstance(part, Media) else {"type": "text", "text": part}
+
+
+def _media(media: Media) -> JsonObject:
+    source: JsonObject = {"type": "url", "url": media.url}
+    if media.data:
+        source = {"type": "base64", "media_type": media.kind, "data": media.data}
+    return {"type": "document" if media.kind == "application/pdf" else "image", "source": source}
 
 
 def _identifier(written: str) -> str:

@@ -23,6 +23,7 @@ from fingerpost.llm.native.dialect import Dialect, Wish
 from fingerpost.llm.native.draft import Draft
 from fingerpost.llm.native.failures import object_in, of_status, unreadable
 from fingerpost.llm.native.google import GoogleDialect
+from fingerpost.llm.native.options import settled
 from fingerpost.llm.remote import REPLY_BYTES, RemoteChat
 from fingerpost.llm.sse import EventReader
 from fingerpost.redaction import remember
@@ -50,7 +51,7 @@ class NativeChat(RemoteChat["httpx2.AsyncClient"]):
         """The reply, at whichever try it comes. What was handed over already ends all trying."""
         failed = 0
         while True:
-            draft = Draft(self.name, on_text, self._reply_bytes)
+            draft = Draft(request.model or self.name, on_text, self._reply_bytes)
             setback = await self._once(connection, request, draft)
             if setback is None:
                 if not draft.starved or self._room:
@@ -58,15 +59,17 @@ class NativeChat(RemoteChat["httpx2.AsyncClient"]):
                 self._room = ROOM_TO_THINK
             elif draft.told:
                 raise setback.error from None
-            elif not self._does_without(setback):
+            elif not self._does_without(setback, request):
                 failed += 1
                 await self._wait(setback, failed)
 
-    def _does_without(self, setback: Setback) -> bool:
+    def _does_without(self, setback: Setback, request: ModelRequest) -> bool:
         """Whether the request can be sent again, less an option the model has just refused."""
-        if not setback.option or setback.option in self._unwanted:
+        if not setback.option or setback.option in self._unwanted_by(request):
             return False
-        self._unwanted |= {setback.option}
+        if setback.option in request.options:  # a caller insists on it, and is told
+            return False
+        self._refuses(request, setback.option)
         return True
 
     async def _once(self, client: httpx2.AsyncClient, request: ModelRequest, draft: Draft) -> Setback | None:
@@ -74,11 +77,12 @@ class NativeChat(RemoteChat["httpx2.AsyncClient"]):
         import httpx2
 
         streamed = draft.on_text is not None
+        model, unwanted = request.model or self.name, self._unwanted_by(request)
         wish = Wish(
-            request=request, model=self.name, without=self._unwanted, room=self._room, streamed=streamed
+            request=settled(request), model=model, without=unwanted, room=self._room, streamed=streamed
         )
-        address = self._dialect.address(self._settings.base_url, self.name, streamed=streamed)
-        headers = self._dialect.headers(self._key, self._unwanted)
+        address = self._dialect.address(self._settings.base_url, model, streamed=streamed)
+        headers = self._dialect.headers(self._key, unwanted)
         content = json.dumps(self._dialect.body(wish)).encode()
         begun = False
         try:
@@ -86,7 +90,7 @@ class NativeChat(RemoteChat["httpx2.AsyncClient"]):
                 begun = response.is_success
                 if not begun:
                     await response.aread()
-                    return of_status(response, self._dialect.options, model=self.name)
+                    return of_status(response, self._dialect.options, model=model)
                 if _has_events(response):
                     return await self._follow(response, draft)
                 return self._read(await response.aread(), draft)

@@ -34,10 +34,11 @@ def of_status(response: httpx2.Response, options: Mapping[str, re.Pattern[str]],
     if status in _BUSY or status >= 500:
         what = "is overloaded" if status in _OVERLOADED else "failed"
         message = f"{model} {what} (status {status}): {said}"
-        busy = ModelUnavailable(message, model=model, hint="Try again later.")
+        busy = ModelUnavailable(message, model=model, hint="Try again later.", status=status)
         return Setback(error=busy, again=True, wait=_asked_wait(response, body))
     hint = _HINTS[401] if _WRONG_KEY.search(said) else _HINTS.get(status)
-    refused = ModelRefused(f"{model} refused the request (status {status}): {said}", model=model, hint=hint)
+    message = f"{model} refused the request (status {status}): {said}"
+    refused = ModelRefused(message, model=model, hint=hint, status=status)
     option = ""
     if status in (400, 422):
         option = next((name for name, named in options.items() if named.search(said)), "")

@@ -7,11 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from fingerpost.llm.fields import entries, mapping
+from fingerpost.llm.base import ModelRequest
+from fingerpost.llm.fields import entries, mapping, named_tool
 from fingerpost.llm.native.dialect import Wish
 from fingerpost.llm.native.draft import CUT_SHORT, FILTERED, GARBLED, Draft, count
 from fingerpost.llm.native.schemas import in_words, plain_schema
-from fingerpost.llm.native.turns import Call, Part, Result, Turn, talk_of
+from fingerpost.llm.native.turns import Call, Media, Part, Result, Turn, talk_of
+from fingerpost.llm.options import number_of, stops_of
 from fingerpost.records import Json, JsonObject
 
 ADDRESS: Final = "https://generativelanguage.googleapis.com"
@@ -74,8 +76,8 @@ class GoogleDialect:
             body["generationConfig"] = config
         if request.tools:
             body["tools"] = [{"functionDeclarations": [_tool(definition) for definition in request.tools]}]
-            if request.tool_choice in _CHOICES:
-                body["toolConfig"] = {"functionCallingConfig": {"mode": _CHOICES[request.tool_choice]}}
+            if chosen := _chosen(request.tool_choice):
+                body["toolConfig"] = {"functionCallingConfig": chosen}
         return body
 
     def read(self, draft: Draft, body: Mapping[str, Any]) -> bool:
@@ -101,10 +103,25 @@ def _config(wish: Wish, schema: JsonObject | None) -> dict[str, Json]:
         "temperature": None if "temperature" in wish.without else request.temperature,
         "topP": None if "top_p" in wish.without else request.top_p,
         "maxOutputTokens": None if request.max_tokens is None else request.max_tokens + wish.room,
-        "responseMimeType": None if schema is None else "application/json",
+        "stopSequences": list[Json](stops_of(request.options)) or None,
+        "seed": request.options.get("seed"),
+        "presencePenalty": number_of(request.options, "presence_penalty"),
+        "frequencyPenalty": number_of(request.options, "frequency_penalty"),
+        "responseMimeType": "application/json" if schema is not None or _any_json(request) else None,
         "responseJsonSchema": schema,
     }
     return {name: value for name, value in config.items() if value is not None}
+
+
+def _any_json(request: ModelRequest) -> bool:
+    """Whether the caller wants JSON of any shape."""
+    return mapping(request.options.get("response_format")).get("type") == "json_object" and not request.tools
+
+
+def _chosen(asked: Json) -> JsonObject | None:
+    if (named := named_tool(asked)) is not None:
+        return {"mode": "ANY", "allowedFunctionNames": [_spoken(named)]}
+    return {"mode": _CHOICES[asked]} if isinstance(asked, str) and asked in _CHOICES else None
 
 
 def _tool(definition: JsonObject) -> JsonObject:
@@ -148,11 +165,19 @@ def _parts(parts: Sequence[Part]) -> list[Json]:
             answer: JsonObject = {"output": part.text}
             response: JsonObject = {"id": part.id, "name": _spoken(part.name), "response": answer}
             written.append({"functionResponse": response})
+        elif isinstance(part, Media):
+            written.append(_media(part))
         else:
             mark = part.signature or (None if signed else UNSIGNED)
             signed = True
             written.append(_call(part, mark))
     return written
+
+
+def _media(media: Media) -> JsonObject:
+    if media.data:
+        return {"inlineData": {"mimeType": media.kind, "data": media.data}}
+    return {"fileData": {"fileUri": media.url}}
 
 
 def _call(call: Call, mark: str | None) -> JsonObject:

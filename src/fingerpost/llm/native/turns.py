@@ -7,11 +7,13 @@ empty text, two messages of the same person in a row, an assistant who speaks fi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, cast
 
 from fingerpost.llm.base import ModelRequest
+from fingerpost.llm.content import SYSTEM_ROLES, things_in
 from fingerpost.llm.fields import mapping, parsed
 from fingerpost.records import Json, JsonObject, Message, as_valid_text
 
@@ -19,6 +21,7 @@ Role: TypeAlias = Literal["user", "assistant"]
 
 EARLIER: Final = "(The conversation began before this.)"
 GO_ON: Final = "(Go on.)"
+_DATA: Final = re.compile(r"data:(?P<kind>[\w.+-]{1,60}/[\w.+-]{1,80});base64,")
 _UNREADABLE: Final = 2000  # characters kept of arguments that are no JSON object
 
 
@@ -41,7 +44,16 @@ class Result:
     text: str
 
 
-Part: TypeAlias = str | Call | Result
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Media:
+    """An image, a sound or a file: its bytes in base64, or where they are."""
+
+    kind: str  # its media type, such as "image/png"; "" where only the address is known
+    data: str = ""
+    url: str = ""
+
+
+Part: TypeAlias = str | Call | Result | Media
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +74,9 @@ class Talk:
 
 def talk_of(request: ModelRequest, *, instructions: str = "") -> Talk:
     """The messages as alternating turns; `instructions` join what the system says."""
-    said = [message.text for message in request.messages if message.role == "system"]
+    said = [message.text for message in request.messages if message.role in SYSTEM_ROLES]
     system = "\n\n".join(text for text in (*said, instructions) if text.strip())
-    spoken = [message for message in request.messages if message.role != "system"]
+    spoken = [message for message in request.messages if message.role not in SYSTEM_ROLES]
     turns = _merged(_parts(spoken, with_calls=bool(request.tools)))
     if not turns or turns[0].role == "assistant":
         turns.insert(0, Turn("user", (EARLIER,)))
@@ -84,11 +96,26 @@ def _parts(messages: Sequence[Message], *, with_calls: bool) -> Iterator[tuple[R
         role: Role = "assistant" if message.role == "assistant" else "user"
         if message.text.strip():
             yield role, as_valid_text(message.text)
+        for thing in things_in(message) if role == "user" else ():
+            yield role, _media(thing)
         if role == "assistant" and with_calls:
             answered = _answered(messages[at + 1 :])
             for call in _calls(message.tool_calls, answered):
                 open_calls[call.id] = call.name
                 yield role, call
+
+
+def _media(part: JsonObject) -> Part:
+    """What a caller put beside their words, in the OpenAI format; what it is where it cannot be passed on."""
+    image, sound, file = (mapping(part.get(name)) for name in ("image_url", "input_audio", "file"))
+    address = image.get("url") or file.get("file_data")
+    if isinstance(address, str) and (found := _DATA.match(address)):
+        return Media(kind=found["kind"], data=address[found.end() :])
+    if isinstance(address, str) and image:
+        return Media(kind="", url=address)
+    if isinstance(sound.get("data"), str):
+        return Media(kind=f"audio/{sound.get('format', 'wav')}", data=str(sound["data"]))
+    return f"({str(part.get('type'))[:40]}: this cannot be shown to this model)"
 
 
 def _result(message: Message, open_calls: dict[str, str]) -> Part:

@@ -105,7 +105,7 @@ def room(journey: Journey) -> int | None:
     window = journey.house.pool.window(Role.PRIME)
     packet = journey.packet
     texts = [packet.content.original_prompt]
-    texts += [message.text for message in packet.context.history]
+    texts += [message.text for message in (*packet.context.history, *journey.brought.since)]
     texts += [step.text for step in packet.tool_routing.steps]
     used = sum(count_tokens(text) for text in texts) + journey.settings.choose.answer_tokens
     return max(LEAST_ROOM, window - used)

@@ -14,8 +14,7 @@ from fingerpost.choose.naming import meant
 from fingerpost.choose.offer import stable_offer
 from fingerpost.choose.single import turn_request
 from fingerpost.choose.turns import Turn, read_turn
-from fingerpost.events import ReplyRejected
-from fingerpost.llm import Role
+from fingerpost.events import ReplyRejected, ThoughtNoted
 from fingerpost.records import (
     ExecutionStatus,
     Mode,
@@ -28,8 +27,10 @@ from fingerpost.router.journeys import acting, endings
 from fingerpost.router.journeys.briefing import brief, guides
 from fingerpost.router.journeys.budget import OutOfBudget
 from fingerpost.router.journeys.journey import Journey
-from fingerpost.router.journeys.writing import Written, ended_with, so_far, write
+from fingerpost.router.journeys.writing import Written, ended_with, is_in_shape, so_far, spoken, write
 from fingerpost.router.route import Route
+
+THINK_ALOUD = "Before you call a tool, say in a sentence or two what you know and what you need."
 
 
 async def agent(journey: Journey) -> Route:
@@ -61,15 +62,28 @@ async def take_turns(journey: Journey) -> Route:
         cards = journey.cards()
         final = is_final(journey, cards)
         written, turn = await _decide(journey, cards, final=final, note=note)
-        if not turn.calls and not turn.problems:
-            return ended_with(journey, replace(written, text=turn.text))
+        if not turn.calls and (turn.handed or not turn.problems):
+            return ended_with(journey, written)
         if final:
-            return _stop(journey, replace(written, text=turn.text))
+            return _stop(journey, written)
         waiting = await run_calls(journey, turn.calls)
         note = turn.note
         acting.reinject(journey)
-        if waiting is not None:
+        if waiting is not None:  # what the caller is to do comes after what a person has to allow
             return await endings.waiting(journey, waiting)
+        if turn.handed:
+            return ended_with(journey, written)
+
+
+def _said_beside(journey: Journey, turn: Turn, *, heard: bool) -> None:
+    """Words beside calls are a thought of a ReAct agent; heard by somebody, they end before the answer."""
+    if not turn.text or not (turn.calls or turn.handed):
+        return
+    if journey.mode is Mode.REACT:
+        number = journey.packet.tool_routing.reinjection_count + 1
+        journey.tell(ThoughtNoted(packet_id=journey.packet.packet_id, turn=number, text=turn.text))
+    elif heard and not turn.handed:
+        journey.say("\n\n")
 
 
 def is_final(journey: Journey, cards: Sequence[ToolCard]) -> bool:
@@ -82,12 +96,13 @@ def is_final(journey: Journey, cards: Sequence[ToolCard]) -> bool:
 async def _decide(
     journey: Journey, cards: tuple[ToolCard, ...], *, final: bool, note: str
 ) -> tuple[Written, Turn]:
-    native = (await journey.house.pool.capabilities(Role.PRIME)).tools is not False
+    native = await journey.takes_tools()
     told = await brief(journey, cards, apart=not native)
+    thinks = journey.mode is Mode.REACT
     request = turn_request(
         journey.packet,
         cards,
-        system=told.system,
+        system=f"{told.system}\n\n{THINK_ALOUD}".strip() if thinks else told.system,
         history=told.history,
         settings=journey.settings.choose,
         final=final,
@@ -95,20 +110,33 @@ async def _decide(
         order=journey.packet.context.available_tools,
         guides="" if native else await guides(journey, cards),
         note=note,
+        brought=journey.brought,
     )
-    written = await write(journey, request, purpose="decision", quiet=request.schema is not None)
-    turn = read_turn(replace(written.reply, text=written.text), cards, tools=native)
+    quiet = thinks or request.schema is not None
+    written = await write(journey, request, purpose="decision", quiet=quiet)
+    turn = _read(journey, written, cards, native=native or is_in_shape(journey, request))
+    _said_beside(journey, turn, heard=not quiet)
+    if quiet and not turn.calls and not turn.handed and not turn.problems:
+        written = await spoken(journey, request, replace(written, text=turn.text))
+        return written, replace(turn, text=written.text)
+    return replace(written, text=turn.text, handed=turn.handed), turn
+
+
+def _read(journey: Journey, written: Written, cards: tuple[ToolCard, ...], *, native: bool) -> Turn:
+    """What the reply says, and what is wrong with it."""
+    said = replace(written.reply, text=written.text)
+    turn = read_turn(said, cards, tools=native, callers=journey.brought.names)
     for problem in turn.problems:
         journey.tell(ReplyRejected(packet_id=journey.packet.packet_id, purpose="decision", problem=problem))
-    if not turn.calls and written.call is not None:
+    if not turn.calls and not turn.handed and written.call is not None:
         call = meant(acting.wish_of(written.call), cards)
         turn = replace(turn, calls=(call,) if isinstance(call, ToolCall) else ())
-    return written, turn
+    return turn
 
 
 def _stop(journey: Journey, written: Written) -> Route:
     """It wants more tools and may not have them."""
-    if written.text:
+    if written.text or written.handed:
         return ended_with(journey, written)
     turns = journey.packet.tool_routing.max_reinjections
     reached = OutOfBudget(limit="turns", detail=f"the {turns} rounds of tools it may have are over")

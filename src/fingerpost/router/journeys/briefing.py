@@ -8,11 +8,19 @@ from typing import Final
 
 from fingerpost.call.digest.tokens import count_tokens
 from fingerpost.choose.conversation import build
-from fingerpost.choose.instructions import WITH_TOOLS, WITHOUT_TOOLS, tool_guides, tool_instructions
+from fingerpost.choose.fitting import tokens_of
+from fingerpost.choose.instructions import (
+    BESIDE_OTHERS,
+    WITH_TOOLS,
+    WITHOUT_TOOLS,
+    tool_guides,
+    tool_instructions,
+)
 from fingerpost.choose.prompts import system_prompt
 from fingerpost.events import HistorySummarised
 from fingerpost.llm import Role
 from fingerpost.records import Message, ToolCard
+from fingerpost.router.journeys.bringing import with_parts
 from fingerpost.router.journeys.journey import Journey
 
 OTHER_SHARE: Final = 0.4  # of the window, for tools, results and the answer
@@ -31,19 +39,32 @@ async def brief(journey: Journey, cards: Sequence[ToolCard], *, apart: bool = Fa
 
     `apart`: what is said of each tool stands elsewhere, behind the conversation.
     """
-    if apart:
-        instructions = WITH_TOOLS if cards else WITHOUT_TOOLS
-    else:
-        order = journey.packet.context.available_tools
-        instructions = tool_instructions(cards, order=order, usage=await journey.house.usage())
+    persona = None if journey.brought.has_system else journey.settings.choose.persona
     return Briefing(
         system=system_prompt(
-            persona=journey.asking.get("persona") or journey.settings.choose.persona,
-            instructions=instructions,
+            persona=journey.asking.get("persona") or persona,
+            instructions=await _instructions(journey, cards, apart=apart),
             directives=journey.asking.get("directives") or journey.settings.choose.directives,
         ),
-        history=await history_for(journey),
+        history=with_parts(await history_for(journey), journey.brought.history),
     )
+
+
+async def _instructions(journey: Journey, cards: Sequence[ToolCard], *, apart: bool) -> str:
+    """What is said of tools. Beside a caller's own words and tools no more than has to be."""
+    brought = journey.brought
+    if not cards and (brought.has_system or brought.tools):
+        return ""
+    general = BESIDE_OTHERS if brought.has_system else WITH_TOOLS
+    if apart:
+        return general if cards else WITHOUT_TOOLS
+    order = journey.packet.context.available_tools
+    return tool_instructions(cards, order=order, usage=await journey.house.usage(), general=general)
+
+
+def _behind(journey: Journey) -> int:
+    """Tokens of what stands behind the request: it goes out whole."""
+    return sum(tokens_of(message, count_tokens) for message in journey.brought.since)
 
 
 async def guides(journey: Journey, cards: Sequence[ToolCard]) -> str:
@@ -61,7 +82,7 @@ async def history_for(journey: Journey) -> tuple[Message, ...]:
         journey.fitted = await build(
             journey.packet,
             window_tokens=window,
-            reserve=int(window * OTHER_SHARE),
+            reserve=int(window * OTHER_SHARE) + _behind(journey),
             count=count_tokens,
             ask=journey.asks(Role.LITE, "summary") if journey.settings.flags.summarise else None,
             summaries=journey.house.summaries,

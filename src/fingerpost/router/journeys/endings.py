@@ -6,10 +6,13 @@ from dataclasses import replace
 
 from fingerpost.call.guidance import guidance
 from fingerpost.choose.sources import sources_of
+from fingerpost.choose.steps import as_tool_messages
 from fingerpost.errors import FingerpostError, ModelError
 from fingerpost.events import AnswerGiven, BudgetReached, QuestionAsked, RouteEnded
+from fingerpost.llm.fields import mapping
 from fingerpost.records import (
     ErrorKind,
+    JsonObject,
     Outcome,
     PacketState,
     Pending,
@@ -25,9 +28,28 @@ NO_MODEL = "no model"
 
 
 def answered(
-    journey: Journey, text: str, *, by: str, sources: tuple[str, ...] = (), detail: str = ""
+    journey: Journey,
+    text: str,
+    *,
+    by: str,
+    sources: tuple[str, ...] = (),
+    detail: str = "",
+    finish: str | None = None,
 ) -> Route:
-    return _over(journey, RouteOutcome.ANSWERED, text, by=by, sources=sources, detail=detail)
+    """`finish` is the model's own word for why it ended; a call it could not make is an end like any."""
+    route = _over(journey, RouteOutcome.ANSWERED, text, by=by, sources=sources, detail=detail)
+    return route if finish in (None, "tool_calls", "function_call") else replace(route, finish=finish)
+
+
+def handed_back(journey: Journey, calls: tuple[JsonObject, ...], text: str, *, by: str) -> Route:
+    """The model calls tools of the caller's own. What was done here before goes along, unseen."""
+    journey.schedule(None, PacketState.ANSWERED)
+    names = tuple(str(mapping(call.get("function")).get("name", "")) for call in calls)
+    _tell_end(journey, RouteOutcome.HANDED_BACK, handed_back=names)
+    steps = journey.packet.tool_routing.steps
+    route = _route(journey, RouteOutcome.HANDED_BACK, text, by=by, sources=sources_of(steps))
+    hidden = as_tool_messages(steps, journey.cards())
+    return replace(route, tool_calls=calls, hidden=hidden, finish="tool_calls")
 
 
 def declined(journey: Journey, text: str, *, by: str = NO_MODEL, detail: str = "") -> Route:
@@ -52,7 +74,9 @@ def broken(journey: Journey, error: FingerpostError) -> Route:
     """A part of the house failed; the person gets its hint, not its trace."""
     hint = f" {error.hint}" if error.hint else ""
     text = f"This could not be answered: {error}.{hint}"
-    return _over(journey, RouteOutcome.FAILED, text, by=NO_MODEL, detail=f"{type(error).__name__}: {error}")
+    detail = f"{type(error).__name__}: {error}"
+    route = _over(journey, RouteOutcome.FAILED, text, by=NO_MODEL, detail=detail)
+    return replace(route, failure=error)
 
 
 def limited(journey: Journey, reached: OutOfBudget, so_far: str = "") -> Route:
@@ -64,7 +88,8 @@ def limited(journey: Journey, reached: OutOfBudget, so_far: str = "") -> Route:
     if so_far:
         lines += ["", "What was found so far:", so_far]
     lines += ["", "Ask for a smaller part of it, or raise that limit."]
-    return _over(journey, RouteOutcome.LIMITED, "\n".join(lines), by=NO_MODEL, detail=reached.detail)
+    route = _over(journey, RouteOutcome.LIMITED, "\n".join(lines), by=NO_MODEL, detail=reached.detail)
+    return replace(route, finish="length")
 
 
 async def waiting(journey: Journey, outcome: Outcome) -> Route:
@@ -95,7 +120,8 @@ def standing(journey: Journey, outcome: RouteOutcome, text: str, *, by: str) -> 
 
 def because_of(route: Route, error: ModelError) -> Route:
     """The same route, which was gone without a model because none answered."""
-    return replace(route, detail=f"{error}".strip() if not route.detail else f"{route.detail}\n{error}")
+    detail = f"{error}".strip() if not route.detail else f"{route.detail}\n{error}"
+    return replace(route, detail=detail, failure=error)
 
 
 def _over(
@@ -114,7 +140,12 @@ def _over(
     return _route(journey, outcome, text, by=by, sources=sources, detail=detail)
 
 
-def _tell_end(journey: Journey, outcome: RouteOutcome) -> None:
+def broken_off(journey: Journey, *, left: bool) -> None:
+    """No route comes of this journey; without a word about it, it would seem to go on for ever."""
+    _tell_end(journey, RouteOutcome.LEFT if left else RouteOutcome.FAILED)
+
+
+def _tell_end(journey: Journey, outcome: RouteOutcome, *, handed_back: tuple[str, ...] = ()) -> None:
     spent = journey.budget.spent
     journey.tell(
         RouteEnded(
@@ -124,6 +155,7 @@ def _tell_end(journey: Journey, outcome: RouteOutcome) -> None:
             model_milliseconds=spent.milliseconds,
             tokens=spent.prompt_tokens + spent.completion_tokens,
             cost=spent.cost,
+            handed_back=handed_back,
         )
     )
 

@@ -16,6 +16,7 @@ import anyio
 from fingerpost.call.digest.tokens import count_tokens
 from fingerpost.call.path import CallPath
 from fingerpost.catalog import Snapshot
+from fingerpost.choose.brought import distinct
 from fingerpost.choose.calibration import Calibration
 from fingerpost.choose.fitting import Fitted
 from fingerpost.choose.summaries import Summaries
@@ -43,6 +44,7 @@ from fingerpost.records import (
     UsageProfile,
 )
 from fingerpost.router.guide import Guide
+from fingerpost.router.journeys.bringing import brought_by
 from fingerpost.router.journeys.budget import Budget
 from fingerpost.router.journeys.offers import Offers
 from fingerpost.router.wanted import Asking
@@ -97,6 +99,7 @@ class Journey:
     ) -> None:
         self.house = house
         self.settings = house.settings
+        self.brought = brought_by(asking, prime=house.pool.name(Role.PRIME))
         self.packet = packet
         self.mode = mode
         self.asking = asking
@@ -144,6 +147,8 @@ class Journey:
         )
         for fact in facts:
             self.tell(fact)
+        if self.brought.is_settled:
+            self.with_cards(())
         self.narrowing = found
         return found
 
@@ -168,10 +173,15 @@ class Journey:
         return Asked(pool.name(Role.LITE), self.asks(Role.LITE, "servers")) if pool.ready else None
 
     def cards(self) -> tuple[ToolCard, ...]:
-        """The tools offered now, those that still exist."""
+        """The tools offered now, those that still exist, under names that no tool of the caller has."""
         snapshot = self.house.snapshot()
         found = (snapshot.get(key) for key in self.packet.context.available_tools)
-        return tuple(card for card in found if card is not None)
+        return distinct([card for card in found if card is not None], self.brought.names)
+
+    async def takes_tools(self) -> bool:
+        """Whether the model that answers is given definitions, or told of tools in words."""
+        known = await self.house.pool.capabilities(Role.PRIME, model=self.brought.model)
+        return known.tools is not False
 
     # -- asking a model -----------------------------------------------------------------------------
 
@@ -205,7 +215,7 @@ class Journey:
             reply,
             prompt=counted.prompt_tokens,
             completion=counted.completion_tokens,
-            cost=self.house.pool.cost(role, counted, stood_in=reply.stood_in),
+            cost=self._cost(role, request, reply, counted),
         )
         self.house.events.emit(
             ModelAnswered(
@@ -219,6 +229,12 @@ class Journey:
                 stood_in=reply.stood_in,
             )
         )
+
+    def _cost(self, role: Role, request: ModelRequest, reply: ModelReply, usage: ModelUsage) -> float | None:
+        """What a model costs that a caller asked for by name, nobody has told us."""
+        if request.model is not None:
+            return None
+        return self.house.pool.cost(role, usage, stood_in=reply.stood_in)
 
     def _tell_model(self, role: Role, purpose: str, *, error: str) -> None:
         name = self.house.pool.name(role) or "no model"

@@ -9,7 +9,7 @@ from fingerpost.choose.react_reading import ReactTurn, read_react
 from fingerpost.events import ReplyRejected, ThoughtNoted
 from fingerpost.llm import ModelReply, Role
 from fingerpost.records import ToolCard
-from fingerpost.router.journeys import acting, endings
+from fingerpost.router.journeys import acting, agents, endings
 from fingerpost.router.journeys.agents import is_final, offer, run_calls
 from fingerpost.router.journeys.briefing import brief, guides
 from fingerpost.router.journeys.budget import OutOfBudget
@@ -28,7 +28,14 @@ async def reacting(journey: Journey) -> Route:
 
 
 async def take_turns(journey: Journey) -> Route:
-    """Think, act, observe, until there is an answer."""
+    """Think, act, observe, until there is an answer.
+
+    A turn of this agent has a shape of its own, in which there is no room for tools of the caller's and
+    for the shape their answer is to have: with these it thinks beside its calls.
+    """
+    brought = journey.brought
+    if brought.tools or brought.since or brought.is_shaped:
+        return await agents.take_turns(journey)
     junk, note = 0, ""
     while True:
         cards = journey.cards()
@@ -62,6 +69,7 @@ async def _think(
         order=journey.packet.context.available_tools,
         guides=await guides(journey, cards),
         note=note,
+        brought=journey.brought,
     )
     reply = await journey.asks(Role.PRIME, "turn")(request)
     turn = read_react(reply.text, cards, last=last)

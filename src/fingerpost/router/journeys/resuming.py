@@ -14,6 +14,7 @@ from fingerpost.events import (
     ConfidenceJudged,
     QuestionAsked,
     RequestNarrowed,
+    RouteBegan,
     RouteEnded,
     rebuild,
 )
@@ -30,6 +31,7 @@ from fingerpost.records import (
     Pending,
     Question,
     RouteOutcome,
+    Scope,
     Selection,
     SystemTask,
     ToolCall,
@@ -52,6 +54,7 @@ class Remembered:
     question: Question | None  # what the person was asked last
     outcome: RouteOutcome | None  # how it ended the last time, or what it waited for
     asked: tuple[str, ...]  # the ids of all calls that ever waited, the oldest first
+    scopes: tuple[Scope, ...] = ()  # what the caller might use
 
 
 async def remembered(store: Store, packet_id: str) -> Remembered:
@@ -69,6 +72,7 @@ async def remembered(store: Store, packet_id: str) -> Remembered:
         question=questions[-1] if questions else None,
         outcome=outcomes[-1] if outcomes else None,
         asked=tuple(event.pending_id for event in events if isinstance(event, ApprovalRequested)),
+        scopes=tuple(scope for event in events if isinstance(event, RouteBegan) for scope in event.scopes),
     )
 
 

@@ -10,9 +10,11 @@ from dataclasses import replace
 from enum import Enum, auto
 
 from fingerpost.call.making import Checked
+from fingerpost.choose.brought import beside
 from fingerpost.choose.confidence import judge
 from fingerpost.choose.review import review
 from fingerpost.choose.selection import select
+from fingerpost.choose.single import in_words
 from fingerpost.events import (
     ConfidenceJudged,
     PlanNoted,
@@ -21,12 +23,14 @@ from fingerpost.events import (
     ShortlistWidened,
 )
 from fingerpost.llm import Role
+from fingerpost.llm.content import worded
 from fingerpost.records import (
     Chosen,
     Confidence,
     ErrorKind,
     ExecutionStatus,
     GateVerdict,
+    Message,
     MissingArgument,
     NeedVerdict,
     Outcome,
@@ -58,7 +62,7 @@ class Next(Enum):
 async def staged(journey: Journey) -> Route:
     """From the request to the answer."""
     narrowing = await journey.narrow()
-    if narrowing.need.verdict is NeedVerdict.NONE:
+    if narrowing.need.verdict is NeedVerdict.NONE or journey.brought.is_settled:
         return await finish(journey)
     return await go_round(journey)
 
@@ -112,13 +116,14 @@ _FINAL = (ErrorKind.CANCELLED, ErrorKind.DENIED)
 async def selected(journey: Journey, cards: tuple[ToolCard, ...]) -> Chosen:
     """What the selecting model takes of these tools."""
     journey.schedule(SystemTask.TOOL_ROUTING)
-    history = await history_for(journey)
+    history = (*await history_for(journey), *behind(journey))
+    about = (await guides(journey, cards), beside(journey.brought))
     chosen = await select(
         journey.asks(Role.LITE, "selection"),
         journey.packet,
         cards,
         journey.settings.tool_routing,
-        instructions=await guides(journey, cards),
+        instructions="\n\n".join(part for part in about if part),
         history=history,
     )
     if chosen.problem:
@@ -126,6 +131,15 @@ async def selected(journey: Journey, cards: tuple[ToolCard, ...]) -> Chosen:
             ReplyRejected(packet_id=journey.packet.packet_id, purpose="selection", problem=chosen.problem)
         )
     return chosen
+
+
+def behind(journey: Journey) -> tuple[Message, ...]:
+    """What came of calls the caller's tools took for this request, for models that read words alone."""
+    since = in_words([worded(message) for message in journey.brought.since])
+    if not since:
+        return ()
+    first = Message(role="user", text=journey.packet.content.original_prompt)
+    return (first, *since)
 
 
 async def consider(journey: Journey, chosen: Chosen, cards: tuple[ToolCard, ...]) -> Route | Next:
@@ -171,7 +185,7 @@ async def _review(journey: Journey, selection: Selection, card: ToolCard, checke
         card,
         journey.settings.tool_routing,
         notes=[f"{repair.path} was {repair.kind}: {repair.reason}" for repair in checked.repairs],
-        history=await history_for(journey),
+        history=(*await history_for(journey), *behind(journey)),
     )
     journey.tell(SelectionReviewed(packet_id=journey.packet.packet_id, review=opinion))
     return opinion

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from fingerpost.errors import FingerpostError, ModelError
+from fingerpost.errors import FingerpostError, ModelError, ModelRefused
 from fingerpost.records import Mode
 from fingerpost.router.journeys import endings
 from fingerpost.router.journeys.agents import agent
@@ -47,6 +47,8 @@ async def _without_model(journey: Journey, error: ModelError) -> Route:
     """No model answers: what can be done without one is done, and the reason is not hidden."""
     if journey.packet.tool_routing.steps:
         return unwritten(journey, error)
+    if isinstance(error, ModelRefused) and (journey.brought.model or journey.brought.options):
+        return endings.broken(journey, error)  # what the caller asked for is not to be had
     try:
         route = await keyless(journey)
     except FingerpostError:

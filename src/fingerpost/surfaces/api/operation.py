@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fingerpost.records import Principal, Right
+from fingerpost.surfaces.api.sessions import Held
 from fingerpost.surfaces.web.asgi import Header, Receive, Send
+
+
+async def _always() -> bool:
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +24,9 @@ class ApiRequest:
     query: Any = None  # an instance of the operation's `query`
     body: Any = None  # an instance of the operation's `body`
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    session: Held | None = None  # who signed in to the console
+    remote: str = ""  # the address they come from
+    still: Callable[[], Awaitable[bool]] = field(default=_always, repr=False)  # they would be let in now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +59,7 @@ class Operation:
     path: str
     name: str  # operationId, such as `list_packets`
     summary: str
-    right: Right
+    right: Right | None  # None: whoever is known; what they see, the operation decides
     answer: Callable[[ApiRequest], Awaitable[object]]
     query: type[Any] | None = None
     body: type[Any] | None = None
@@ -60,6 +68,10 @@ class Operation:
     status: int = 200
     problems: tuple[int, ...] = ()  # statuses of `Problem` it may raise, beyond those every operation has
     tag: str = ""
+    also: tuple[str, ...] = ()  # further media types of the answer, where the caller accepts them
+    public: bool = False  # whoever can reach us may ask: it says nothing of anybody
+    opens: bool = False  # the request itself brings what lets its sender in
+    stops: bool = False  # its work ends when the client leaves
 
 
 class Problem(Exception):

@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 MOST_QUESTIONS: Final = 5  # asked back about one request
 EXIT_CODES: Final = {
     RouteOutcome.ANSWERED: 0,
+    RouteOutcome.HANDED_BACK: 0,
     RouteOutcome.DECLINED: 1,
     RouteOutcome.FAILED: 1,
     RouteOutcome.LIMITED: 1,
+    RouteOutcome.LEFT: 1,
     RouteOutcome.WAITING: 4,
     RouteOutcome.ASKED: 5,
 }

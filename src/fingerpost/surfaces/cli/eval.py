@@ -137,6 +137,9 @@ def _selects(settings: Settings, wanted: bool | None) -> bool:
 @click.option("--tools", "tools_file", type=FILE, metavar="FILE", help="The set's tools, to check labels by.")
 @click.option("--least", multiple=True, metavar="NAME=VALUE", help="Exit code 1 when the figure is below.")
 @click.option("--most", multiple=True, metavar="NAME=VALUE", help="Exit code 1 when the figure is above.")
+@click.option(
+    "--keep", metavar="NAME", help="Keep the figures in the store; the console and the API show them."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs instead of tables.")
 def report(
     predictions: tuple[Path, ...],
@@ -144,6 +147,7 @@ def report(
     tools_file: Path | None,
     least: tuple[str, ...],
     most: tuple[str, ...],
+    keep: str | None,
     as_json: bool,
 ) -> int:
     """Judge one run of predictions, or compare two.
@@ -156,6 +160,7 @@ def report(
       fingerpost eval report --queries queries.jsonl predictions.jsonl
       fingerpost eval report --queries queries.jsonl before.jsonl after.jsonl
       fingerpost eval report --queries queries.jsonl now.jsonl --least recall@5=0.8 --most ms_p50=10
+      fingerpost eval report --queries queries.jsonl now.jsonl --keep "our tools"
     """
     from fingerpost.evals.gate import bound
     from fingerpost.surfaces.cli.eval_report import judge
@@ -164,7 +169,7 @@ def report(
         message = "give one file of predictions, or two to compare"
         raise click.UsageError(message)
     bounds = [*(bound(text, least=True) for text in least), *(bound(text, least=False) for text in most)]
-    return judge(queries_file, tools_file, predictions, bounds, as_json=as_json)
+    return judge(queries_file, tools_file, predictions, bounds, keep=keep, as_json=as_json)
 
 
 @eval_.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,10 @@ from fingerpost.evals.reading import read_predictions, read_queries, read_tools
 from fingerpost.evals.records import Prediction, QueryRecord
 from fingerpost.surfaces.cli.screen import count, errors_to, output, plain, print_json, table
 
+if TYPE_CHECKING:
+    from fingerpost.settings import Settings
+    from fingerpost.store import Store
+
 
 def judge(
     queries_file: Path,
@@ -24,15 +28,18 @@ def judge(
     files: Sequence[Path],
     bounds: Sequence[Bound],
     *,
+    keep: str | None = None,
     as_json: bool,
 ) -> int:
-    """Print the report; 1 when a bound is not kept."""
+    """Print the report, and keep it under a name where one is given; 1 when a bound is not met."""
     queries = read_queries(queries_file)
     if tools_file is not None:
         _note_unknown_labels(queries, tools_file)
     runs = [_run(path, queries) for path in files]
     broken = unmet(bounds, runs[-1])
     compared = differences(runs[0], runs[1]) if len(runs) == 2 else None
+    if keep is not None:
+        _keep(keep, _as_json(runs[-1], compared, broken))
     if as_json:
         print_json(_as_json(runs[-1], compared, broken))
     elif compared is not None:
@@ -42,6 +49,15 @@ def judge(
     for said in broken:
         click.echo(click.style("not met: ", fg="red", bold=True) + said, err=True)
     return 1 if broken else 0
+
+
+def _keep(name: str, report: dict[str, Any]) -> None:
+    from fingerpost.surfaces.cli.house import with_store
+
+    async def work(store: Store, _: Settings) -> None:
+        await store.evals.keep(name, report)
+
+    with_store(None, None, work)
 
 
 def _run(path: Path, queries: Sequence[QueryRecord]) -> list[Measure]:

@@ -1,4 +1,4 @@
-"""`fingerpost serve` and `fingerpost stdio`: the gateway, on a port or for a client that starts it."""
+"""`fingerpost serve` and `fingerpost stdio`: everything on a port, or MCP for a client that starts us."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 @click.option("--host", metavar="ADDRESS", help="Where to listen [default: 127.0.0.1, this machine alone].")
 @click.option("--port", type=click.IntRange(0, 65535), help="0 takes any free port [default: 8642].")
 @click.option("--mode", type=click.Choice(["auto", "route", "all"]), help="What /mcp offers [default: auto].")
+@click.option("--open", "open_browser", is_flag=True, help="Show the console in a browser.")
 def serve(
     config: Path | None,
     servers: Path | None,
@@ -25,16 +26,18 @@ def serve(
     host: str | None,
     port: int | None,
     mode: str | None,
+    open_browser: bool,
 ) -> int:
-    """Serve every configured server at one MCP address, narrowed, guarded and explained.
+    """Serve every configured server on one port, narrowed, guarded and explained.
 
-    Any MCP client connects to /mcp, whichever protocol version it speaks. Many tools are offered as
-    find_tools, describe_tool, call_tool and read_result; few as themselves. What changes something
-    asks the person behind the client first.
+    The console is at /. Any MCP client connects to /mcp, whichever protocol version it speaks: many
+    tools are offered as find_tools, describe_tool, call_tool and read_result; few as themselves.
+    Programs that speak the OpenAI API use /v1 as their base URL. The API is at /api. What changes
+    something asks a person first: in the client, in the terminal or in the console.
 
     \b
     Examples:
-      fingerpost serve --servers mcp.json
+      fingerpost serve --servers mcp.json --open
       fingerpost serve --port 9000 --mode all
       fingerpost keys add laptop && fingerpost serve --host 0.0.0.0
     """
@@ -42,7 +45,7 @@ def serve(
     from fingerpost.surfaces.cli.serving import serve_until_stopped
 
     loaded = with_wishes(read_settings(Asked(config, servers, as_json)), host=host, port=port, mode=mode)
-    return serve_until_stopped(loaded, as_json=as_json)
+    return serve_until_stopped(loaded, as_json=as_json, open_browser=open_browser)
 
 
 @click.command()

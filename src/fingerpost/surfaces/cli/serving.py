@@ -24,13 +24,18 @@ if TYPE_CHECKING:
 SETTLED_S = 60.0
 
 
-def serve_until_stopped(loaded: Loaded, *, as_json: bool) -> int:
-    """The gateway on its port, until Ctrl-C or a signal to end."""
+def serve_until_stopped(loaded: Loaded, *, as_json: bool, open_browser: bool = False) -> int:
+    """Everything on its port, until Ctrl-C or a signal to end."""
     from fingerpost.surfaces.serve import serve
     from fingerpost.surfaces.web.access import check_exposure, open_gate
 
     settings = loaded.settings
     gateway = settings.gateway
+
+    def started(address: str) -> None:
+        _announce(address, loaded, as_json=as_json)
+        if open_browser:
+            click.launch(f"{address}/")
 
     async def work() -> int:
         async with open_router(loaded) as router:
@@ -49,7 +54,8 @@ def serve_until_stopped(loaded: Loaded, *, as_json: bool) -> int:
                         bound=bound,
                         profiles=settings.profiles,
                     ),
-                    started=lambda address: _announce(address, loaded, as_json=as_json),
+                    started=started,
+                    loaded=loaded,
                 )
         return 0
 
@@ -138,21 +144,37 @@ def _tell_of_servers(router: Router) -> Callable[[], None]:
 
 def _announce(address: str, loaded: Loaded, *, as_json: bool) -> None:
     settings = loaded.settings
-    paths = ["/mcp", "/mcp/route", "/mcp/all", *(f"/mcp/p/{name}" for name in sorted(settings.profiles))]
+    endpoints = ["/mcp", "/mcp/route", "/mcp/all", *(f"/mcp/p/{name}" for name in sorted(settings.profiles))]
+    others = {
+        "console": ("/", settings.console.enabled),
+        "openai": ("/v1", settings.completions.enabled),
+        "api": ("/api", settings.api.enabled),
+    }
+    there = {name: address + path for name, (path, enabled) in others.items() if enabled}
     if as_json:
         from fingerpost.surfaces.cli.screen import print_json
 
-        print_json({"address": address, "endpoints": [address + path for path in paths]})
+        print_json({"address": address, "endpoints": [address + path for path in endpoints], **there})
         return
     offered = {"auto": "few tools as themselves, many by request", "route": "tools found by request"}
     lines = {
-        "/mcp": offered.get(settings.gateway.mode, "every permitted tool"),
-        "/mcp/route": "find_tools, describe_tool, call_tool, read_result",
-        "/mcp/all": "every permitted tool as itself",
+        address + "/": ("the console, in a browser", settings.console.enabled),
+        "/mcp": (f"MCP: {offered.get(settings.gateway.mode, 'every permitted tool')}", True),
+        "/mcp/route": ("find_tools, describe_tool, call_tool, read_result", True),
+        "/mcp/all": ("every permitted tool as itself", True),
     }
-    lines |= {f"/mcp/p/{name}": profile.description or "" for name, profile in settings.profiles.items()}
-    click.echo(f"Serving MCP at {click.style(address + '/mcp', bold=True)} (Ctrl-C stops it)")
-    for path in paths[1:]:
-        click.echo(f"  {path:12} {plain(lines[path])}")
-    click.echo(f"  {'/healthz':12} how it is doing")
-    click.echo("Connect a client: fingerpost install")
+    lines |= {
+        f"/mcp/p/{name}": (profile.description or "a profile", True)
+        for name, profile in sorted(settings.profiles.items())
+    }
+    lines |= {
+        "/v1": ("the OpenAI API: use it as base URL", settings.completions.enabled),
+        "/api": ("the API: /api/openapi.json describes it", settings.api.enabled),
+        "/healthz": ("how it is doing; /readyz, /metrics", True),
+    }
+    click.echo(f"Serving at {click.style(address, bold=True)} (Ctrl-C stops it)")
+    width = max(len(path) for path in lines)
+    for path, (what, enabled) in lines.items():
+        if enabled:
+            click.echo(f"  {path:{width}} {plain(what)}")
+    click.echo("Connect an MCP client: fingerpost install")

@@ -165,6 +165,8 @@ def _what_is_missing(router: Router) -> Iterator[str]:
         yield f"not listed: {len(refused)} that could not be taken (see `fingerpost doctor`)"
     if off := [drop for drop in router.catalog.dropped if drop.switched_off]:
         yield f"not listed: {len(off)} switched off in the settings"
+    if shut := router.catalog.shut.cards:
+        yield f"not listed: {len(shut)} switched off in the console (see `fingerpost why TOOL`)"
 
 
 def _say_unknown(router: Router, name: str) -> int:

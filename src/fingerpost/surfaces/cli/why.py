@@ -83,6 +83,10 @@ def _missing(router: Router, tool: str) -> Iterator[str]:
         if tool in (drop.name, f"{drop.server}/{drop.name}"):
             yield f"{drop.server}/{drop.name} is not in the catalog: {drop.reason}."
             return
+    if (card := router.catalog.shut.get(tool)) is not None:
+        yield f"{card.key} is not offered: {router.catalog.why_shut(card)}."
+        yield "Switch it on again in the console of `fingerpost serve`, under Tools."
+        return
     owner = tool.partition("/")[0]
     for status in router.servers.statuses:
         if status.name == owner and not router.tools.by_server(owner):

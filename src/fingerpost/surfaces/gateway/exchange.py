@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from fingerpost.records import Json, JsonObject, Principal
+from fingerpost.records.quick import quick
 from fingerpost.surfaces.web.gate import Endpoint
 
 MODERN: Final = "2026-07-28"
@@ -36,6 +37,7 @@ class Encoded:
     body: bytes
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientRequest:
     """One request, its envelope checked and its params not."""

@@ -3,6 +3,7 @@
 asgi         requests and answers on raw ASGI: headers, bodies, faults
 gate         who asks: the interface the surfaces see
 access/      who asks: keys, signed tokens, hosts and origins
+reach        what a caller may use, by their key and the profile they name
 front        which surface answers a path
 events       event streams to a client
 rate         how often one caller may ask

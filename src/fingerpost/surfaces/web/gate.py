@@ -16,7 +16,8 @@ class Endpoint:
     path: str
     mode: str = ""  # of the MCP gateway: auto, route, all
     profile: str | None = None
-    right: Right = Right.USE  # without it nobody is let in
+    right: Right | None = Right.USE  # without it nobody is let in; None: whoever is known
+    any_profile: bool = False  # which profile is meant stands in the request, and is checked there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

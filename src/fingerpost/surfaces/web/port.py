@@ -109,7 +109,10 @@ def listen_at(host: str, port: int) -> socket.socket:
     """A listening socket. Raises `ConfigError` with what to do when the address is taken or not ours."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+        listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        # Streams are many small writes: each goes out at once. Connections take this from their socket.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listening
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigError(

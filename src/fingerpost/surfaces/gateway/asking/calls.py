@@ -177,7 +177,7 @@ class AskedCalls:
 
     async def _run(self, current: Round, work: _Run) -> Outcome:
         side = self._side(current.request, current.exchange, current.server, current.passage)
-        way = replace(current.passage, caller=side)
+        way = current.passage.for_caller(side)
         if not self._may_park(current.request, current.server):
             outcome = await work(way)
         else:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final, cast
 
 from fingerpost.records import CallContext, ErrorKind, JsonObject, Outcome, ToolCall
+from fingerpost.records.quick import quick
 from fingerpost.servers.caller import Passage
 from fingerpost.surfaces.gateway.exchange import ClientRequest, Exchange
 
@@ -14,6 +15,7 @@ INPUT_REQUIRED: Final = "input_required"
 _OURS: Final = "asked_by_gateway"  # a state of ours cannot be told from one that a server forged; this can
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
     """One request for a tool, with everything that belongs to it."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from fingerpost.records import Json, JsonObject
+from fingerpost.records.quick import quick
 from fingerpost.surfaces.gateway.exchange import RequestId
 from fingerpost.surfaces.gateway.wire.codec import INVALID_REQUEST
 
@@ -24,6 +25,7 @@ class NotAMessage(Exception):
         self.request_id = request_id
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Message:
     """One JSON-RPC message. A notification has no id; a response has no method."""

@@ -115,10 +115,10 @@ class Doorkeeper:
         return await check.judge(credential)
 
     def _at(self, endpoint: Endpoint, principal: Principal) -> Principal | _Refused:
-        if not principal.may(endpoint.right):
+        if endpoint.right is not None and not principal.may(endpoint.right):
             denial = self._insufficient(_NOT_ALLOWED.format(right=endpoint.right), ())
             return _Refused(denial, f"may not {endpoint.right}", principal.name)
-        if principal.may_use(endpoint.profile):
+        if endpoint.any_profile or principal.may_use(endpoint.profile):
             return principal
         denial = self._insufficient(_TOO_LITTLE, ())
         return _Refused(denial, f"may use only {', '.join(principal.profiles)}", principal.name)

@@ -1,0 +1,1 @@
+"""What /v1 adds to asking the same model directly."""

@@ -1,0 +1,1 @@
+"""The console's Live under load: a real browser watches while requests arrive."""

@@ -1,0 +1,124 @@
+"""Figures over time, as they are told. What each one means is in docs/insight.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """How long something took, in milliseconds, within 2 %."""
+
+    count: int = 0
+    p50: float = 0.0
+    p95: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """What was counted in some time. A share of nothing is None."""
+
+    requests: int = 0
+    no_tool: int = 0  # requests the model alone can answer
+    no_tool_share: float | None = None
+    narrowed: int = 0  # requests for which tools were looked for
+    considered: int = 0  # tools, over all of these
+    offered: int = 0
+    reduction: float | None = None  # the share of tools the model was spared
+    tokens_saved: int = 0  # for one question each, against showing every tool
+    outcomes: dict[str, int] = field(default_factory=dict[str, int])  # of requests
+
+    model_calls: int = 0
+    model_errors: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    syntax_stopped: int = 0
+
+    calls: int = 0  # that came to an end
+    failed_calls: int = 0
+    failed_share: float | None = None
+    errors: dict[str, int] = field(default_factory=dict[str, int])  # of calls, by kind
+    attempts: int = 0
+    failed_attempts: int = 0
+    cached: int = 0
+    repaired: int = 0  # calls whose arguments were put right
+    fallbacks: int = 0  # calls for which another tool stepped in
+    recovered: int = 0  # and that succeeded then
+    recovered_share: float | None = None
+    digested: int = 0
+    truncated: int = 0
+    truncated_share: float | None = None
+    estimates: int = 0
+    good_estimates: int = 0  # within 50 % of what it took
+    good_estimates_share: float | None = None
+
+    server_choices: int = 0  # by smart routing
+    server_choices_failed: int = 0  # all servers stayed
+    server_choices_success: float | None = None
+    server_tokens_saved: int = 0
+
+    breaker_openings: int = 0
+    approvals_asked: int = 0
+    approved: int = 0
+    rejected: int = 0
+    expired: int = 0
+    refused_access: int = 0
+
+    # narrow, servers, model, approval, call, attempt, whole
+    stages: dict[str, Spread] = field(default_factory=dict[str, Spread])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bucket(Counted):
+    """What was counted from `at` on, for one step."""
+
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCount:
+    """How often a tool was called."""
+
+    tool: str
+    calls: int
+    failures: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserCount:
+    """What one caller, or one profile, asked for. `name` is empty where nobody was named."""
+
+    name: str
+    requests: int
+    calls: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationPoint:
+    """Selections of which about the same was claimed, and the share of them that was right."""
+
+    claimed: float
+    right: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """The whole answer."""
+
+    since: datetime
+    until: datetime
+    step: Literal["minute", "hour", "day"]
+    step_seconds: int
+    complete: bool  # whether everything since `since` was counted, or the newest part alone
+    counted_from: datetime
+    totals: Counted
+    before: Counted | None  # of the equally long time before; None: not counted in full
+    buckets: tuple[Bucket, ...]  # one for each step, empty ones too
+    most_used: tuple[ToolCount, ...] = ()
+    never_used: tuple[str, ...] = ()
+    callers: tuple[UserCount, ...] = ()
+    profiles: tuple[UserCount, ...] = ()
+    calibration: tuple[CalibrationPoint, ...] = ()

@@ -1,0 +1,87 @@
+"""Packets of any age, page by page, straight from the journal."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import anyio.to_thread
+
+from fingerpost.events import CallReceived, PacketReceived
+from fingerpost.insight.lines import BEGINNINGS, KINDS, begins, folded
+from fingerpost.insight.records import PacketLine, PacketPage, PacketQuery
+from fingerpost.store.journal import Journal, Recorded
+
+MOST_LOOKED_AT: Final = 5_000  # beginnings, for one page; the next page goes on from there
+MOST_READ: Final = 500  # packets whose events are read, for one page
+_BATCH: Final = 200
+_GROUP: Final = 50
+
+
+async def read_page(journal: Journal, query: PacketQuery) -> PacketPage:
+    """The newest packets that suit. A page may be short, or empty, and still have a `next`."""
+    items: list[PacketLine] = []
+    limit = max(1, query.limit)
+    cursor, looked_at, read = query.before, 0, 0
+    kinds = _kinds(query)
+    while len(items) <= limit:
+        if looked_at >= MOST_LOOKED_AT or read >= MOST_READ:
+            return PacketPage(items=tuple(items), next=cursor)
+        batch = max(min(_BATCH, limit + 1 - len(items)), _GROUP)
+        beginnings = await journal.newest(kinds=kinds, before=cursor, limit=batch)
+        if not beginnings:
+            return PacketPage(items=tuple(items))
+        looked_at += len(beginnings)
+        cursor = beginnings[-1].seq
+        wanted = [entry for entry in beginnings if _may_suit(entry, query)]
+        read += len(wanted)
+        for start in range(0, len(wanted), _GROUP):
+            lines = await lines_of(journal, wanted[start : start + _GROUP])
+            items += [line for line in lines if _suits(line, query)]
+    return PacketPage(items=tuple(items[:limit]), next=items[limit - 1].seq)
+
+
+async def lines_of(journal: Journal, beginnings: list[Recorded]) -> list[PacketLine]:
+    """The lines that begin with these events, in the same order."""
+    ids = [entry.event.packet_id for entry in beginnings if entry.event.packet_id is not None]
+    events = await journal.of_packets(ids, kinds=KINDS)
+    lines = await anyio.to_thread.run_sync(folded, dict[str, PacketLine](), events)
+    return [lines[packet_id] for packet_id in ids if packet_id in lines]
+
+
+def _kinds(query: PacketQuery) -> tuple[str, ...]:
+    if query.kind is None:
+        return BEGINNINGS
+    return (PacketReceived.kind if query.kind == "request" else CallReceived.kind,)
+
+
+def _may_suit(entry: Recorded, query: PacketQuery) -> bool:
+    """What the beginning says already, so that the rest need not be read."""
+    event = entry.event
+    if not begins(event):
+        return False
+    if isinstance(event, PacketReceived):
+        header = event.packet.header
+        caller, conversation = header.caller, header.session_id
+        named = query.text.casefold() in event.packet.content.original_prompt.casefold()
+    else:
+        assert isinstance(event, CallReceived)
+        caller, conversation, named = event.caller, event.conversation, True
+    return (
+        (named or query.text == event.packet_id)
+        and query.caller in (None, caller)
+        and query.conversation in (None, conversation)
+    )
+
+
+def _suits(line: PacketLine, query: PacketQuery) -> bool:
+    return (
+        query.outcome in (None, line.outcome, line.state)
+        and query.mode in (None, line.mode)
+        and (query.tool is None or query.tool in line.tools or query.tool == line.prompt)
+        and (line.kind == "request" or _names(line, query.text))
+    )
+
+
+def _names(line: PacketLine, text: str) -> bool:
+    wanted = text.casefold()
+    return any(wanted in name.casefold() for name in (line.prompt, *line.tools, line.packet_id))

@@ -1,0 +1,137 @@
+"""Requests by aiohttp, which can do everything: TLS, redirects, compressed answers.
+
+Loaded only where a server needs it: it takes as much memory as half of our own code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Generator, Mapping
+from contextlib import contextmanager
+
+import aiohttp
+from yarl import URL
+
+from fingerpost.records import ServerSpec
+from fingerpost.servers.failures import too_large
+from fingerpost.servers.posting import END_SECONDS, NotReached, with_headers
+from fingerpost.servers.redirects import shown, stays, target_of
+from fingerpost.servers.replies import EVENTS, kind_of
+
+MOST_REDIRECTS = 5
+CONNECT_SECONDS = 10.0
+KEEPALIVE_SECONDS = 600.0
+READ_BUFFER = 256 * 1024
+LONGEST_HEADER = 64 * 1024
+
+
+def open_session(tls: ssl.SSLContext) -> aiohttp.ClientSession:
+    """Connections for all servers, which know nothing of any."""
+    connector = aiohttp.TCPConnector(ssl=tls, limit=0, limit_per_host=0, keepalive_timeout=KEEPALIVE_SECONDS)
+    return aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),  # it is shared: what one server sets must not reach another
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
+        skip_auto_headers=("User-Agent",),
+        read_bufsize=READ_BUFFER,
+        max_field_size=LONGEST_HEADER,
+        trust_env=False,
+    )
+
+
+@contextmanager
+def _errors_of_ours() -> Generator[None]:
+    try:
+        yield
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        raise NotReached(str(error) or type(error).__name__) from error
+    except aiohttp.ClientError as error:
+        raise ConnectionError(str(error) or type(error).__name__) from error
+
+
+class AnyAnswer:
+    """One answer; see `Answer`."""
+
+    def __init__(self, server: str, response: aiohttp.ClientResponse, limit: int) -> None:
+        self._server = server
+        self._response = response
+        self._limit = limit
+        self.status = response.status
+        self.kind = kind_of(response.headers.get("Content-Type", ""))
+
+    @property
+    def leads_to(self) -> str | None:
+        target = _target_of(self._response)
+        return None if target is None else shown(target)
+
+    async def whole(self) -> bytes:
+        if (self._response.content_length or 0) > self._limit:
+            raise too_large(self._server, self._limit)
+        pieces: list[bytes] = []
+        size = 0
+        async for piece in self.chunks():
+            size += len(piece)
+            if size > self._limit:
+                raise too_large(self._server, self._limit)
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        content = self._response.content
+        while True:
+            with _errors_of_ours():
+                piece = await content.readany()
+            if not piece:
+                return
+            yield piece
+
+    def keep(self) -> None:
+        if not self._response.content.at_eof():
+            asyncio.get_running_loop().call_later(END_SECONDS, self._response.close)
+
+    def drop(self) -> None:
+        self._response.close()
+
+
+class AnyPosting:
+    """The way to one server's address; see `Posting`."""
+
+    def __init__(
+        self,
+        spec: ServerSpec,
+        url: str,
+        http: aiohttp.ClientSession,
+        headers: Mapping[str, str],
+        *,
+        limit: int,
+    ) -> None:
+        self._server = spec.name
+        self._url = URL(url)
+        self._http = http
+        self._headers = headers
+        self._limit = limit
+
+    async def post(self, body: bytes, headers: Mapping[str, str]) -> AnyAnswer:
+        full = with_headers(self._headers, headers)
+        with _errors_of_ours():
+            response = await self._http.post(self._url, data=body, headers=full, allow_redirects=False)
+            for _ in range(MOST_REDIRECTS):
+                target = _target_of(response)
+                if target is None or not stays(str(response.url), response.status, target):
+                    break
+                response.close()
+                self._url = URL(target)
+                response = await self._http.post(self._url, data=body, headers=full, allow_redirects=False)
+        return AnyAnswer(self._server, response, self._limit)
+
+    async def read_on(self, last_id: str, headers: Mapping[str, str]) -> AnyAnswer:
+        full = with_headers(self._headers, headers) | {"accept": EVENTS, "last-event-id": last_id}
+        del full["content-type"]
+        with _errors_of_ours():
+            response = await self._http.get(self._url, headers=full, allow_redirects=False)
+        return AnyAnswer(self._server, response, self._limit)
+
+
+def _target_of(response: aiohttp.ClientResponse) -> str | None:
+    return target_of(str(response.url), response.status, response.headers.get("Location"))

@@ -1,0 +1,442 @@
+"""Requests over plain HTTP/1.1, by hand: a parser, kept connections, and nothing in between.
+
+What a general client does for each request (an object for the request, one for the response, a
+stream, a timer, a look at cookies, proxies and encodings) costs more than our whole way to it. Here
+a request is one write, and a reply of JSON wakes whoever waits once, when it is whole. Bounds are
+the same: on the head, the body, what is buffered, the time to connect; the time for the answer is
+the caller's to set. Whatever is rare (TLS, redirects, reading on) is `anyhttp`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Final, cast
+from urllib.parse import urlsplit
+
+import anyio
+import httptools
+
+from fingerpost.records import ServerSpec
+from fingerpost.servers.failures import too_large
+from fingerpost.servers.posting import END_SECONDS, Answer, NotReached, Posting
+from fingerpost.servers.redirects import shown, stays, target_of
+from fingerpost.servers.replies import JSON, kind_of
+
+CONNECT_SECONDS: Final = 10.0
+KEEP_SECONDS: Final = 600.0
+MOST_REDIRECTS: Final = 5
+MOST_IDLE: Final = 256  # connections to one address
+READ_BUFFER: Final = 256 * 1024  # of a stream whose reader is slow
+LARGEST_HEAD: Final = 128 * 1024
+_FORBIDDEN: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")  # in a header: it would begin another one
+_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+
+Origin = tuple[str, int]
+
+
+class PlainAnswer:
+    """One answer; see `Answer`. Ready when its head is there; where it is JSON, when all of it is."""
+
+    __slots__ = ("_connection", "_error", "_limit", "_parts", "_server", "_size", "_waiter", "kind",
+                 "leads_to", "location", "status", "whole_length")  # fmt: skip
+
+    def __init__(self, connection: _Connection, server: str, limit: int) -> None:
+        self._connection: _Connection | None = connection  # None: the answer is complete
+        self._server = server
+        self._limit = limit
+        self._parts: list[bytes] = []
+        self._size = 0  # of what is held
+        self._error: Exception | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self.status = 0
+        self.kind = ""
+        self.location: str | None = None  # as the server writes it
+        self.leads_to: str | None = None
+        self.whole_length = 0
+
+    # -- for whoever asked --------------------------------------------------------------------------
+
+    async def begun(self) -> None:
+        """Return when there is something to read."""
+        while not self._ready:
+            await self._news()
+
+    async def whole(self) -> bytes:
+        if self.whole_length > self._limit:
+            raise too_large(self._server, self._limit)
+        pieces: list[bytes] = []
+        size = 0
+        while True:
+            size += self._size
+            if size > self._limit:
+                raise too_large(self._server, self._limit)
+            pieces += self._take()
+            if self._connection is None:
+                return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            await self._news()
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        while True:
+            for piece in self._take():
+                yield piece
+            if self._parts:
+                continue
+            if self._connection is None:
+                return
+            await self._news()
+
+    def keep(self) -> None:
+        if self._connection is not None:
+            self._take()
+            self._connection.end_soon()
+
+    def drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def _take(self) -> list[bytes]:
+        if self._error is not None:
+            raise self._error
+        pieces, self._parts = self._parts, []
+        self._size = 0
+        if self._connection is not None:
+            self._connection.resume()
+        return pieces
+
+    async def _news(self) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+        if self._error is not None:
+            raise self._error
+
+    # -- for the connection -------------------------------------------------------------------------
+
+    @property
+    def _ready(self) -> bool:
+        complete = self._connection is None or self._error is not None
+        return complete or (self.status != 0 and self.kind != JSON)
+
+    def head(self, status: int, kind: str, length: int, location: str | None) -> None:
+        self.status, self.kind, self.whole_length, self.location = status, kind, length, location
+        if kind != JSON:
+            self._wake()
+        elif length > self._limit:
+            self.fail(too_large(self._server, self._limit))
+
+    def add(self, piece: bytes) -> bool:
+        """Take a piece of the body. Whether no more should be read for now."""
+        self._parts.append(piece)
+        self._size += len(piece)
+        if self.kind != JSON:
+            self._wake()
+            return self._size > READ_BUFFER
+        if self._size > self._limit:
+            self.fail(too_large(self._server, self._limit))
+        return False
+
+    def complete(self) -> None:
+        self._connection = None
+        self._wake()
+
+    def fail(self, error: Exception) -> None:
+        self._error = self._error or error
+        if self._connection is not None:
+            self._connection.close()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class _Connection(asyncio.Protocol):
+    """One connection: one request at a time, kept for the next."""
+
+    def __init__(self, idle: deque[_Connection]) -> None:
+        self._idle = idle
+        self._parser = httptools.HttpResponseParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._answer: PlainAnswer | None = None
+        self._paused = False
+        self._ending: asyncio.TimerHandle | None = None
+        self.idle_since = 0.0
+        self._fresh()
+
+    def _fresh(self) -> None:
+        self._in_head = True
+        self._head_size = 0
+        self._kind = b""
+        self._location: str | None = None
+        self._length = -1  # of the body; unknown
+        self._framed = False  # whether the answer itself says where it ends
+        self._encoded = False
+
+    def ask(self, request: bytes, server: str, limit: int) -> PlainAnswer:
+        assert self._transport is not None
+        self._answer = answer = PlainAnswer(self, server, limit)
+        self._transport.write(request)
+        return answer
+
+    @property
+    def usable(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    def resume(self) -> None:
+        if self._paused and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
+
+    def end_soon(self) -> None:
+        """Nobody waits for the rest of this answer."""
+        if self._ending is None:
+            self._ending = asyncio.get_running_loop().call_later(END_SECONDS, self.close)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- what the event loop says -------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._answer is None:
+            self.close()  # nothing was asked
+            return
+        if self._in_head:
+            self._head_size += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._fail(ConnectionError(f"this is not HTTP: {error}"))
+            return
+        if self._in_head and self._head_size > LARGEST_HEAD:
+            self._fail(ConnectionError(f"the head of the answer is larger than {LARGEST_HEAD} bytes"))
+
+    def _fail(self, error: Exception) -> None:
+        if self._answer is not None:
+            self._answer.fail(error)
+        self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        if self._ending is not None:
+            self._ending.cancel()
+        answer, self._answer = self._answer, None
+        if answer is not None and exc is None and not self._in_head and not self._framed:
+            answer.complete()  # the older way to say where a body ends
+        elif answer is not None:
+            answer.fail(ConnectionError(str(exc) if exc else "the server closed the connection"))
+        if self in self._idle:
+            self._idle.remove(self)
+
+    # -- what the parser says -----------------------------------------------------------------------
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        match name.lower():
+            case b"content-type":
+                self._kind = value
+            case b"content-length":
+                self._framed = True
+                self._length = int(value) if value.isdigit() and len(value) < 20 else -1
+            case b"transfer-encoding":
+                self._framed = True
+            case b"location":
+                self._location = value.decode("latin-1")
+            case b"content-encoding":
+                self._encoded = value.strip().lower() not in (b"", b"identity")
+            case _:
+                pass
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status < 200 or self._answer is None:
+            return
+        self._in_head = False
+        if self._encoded:
+            self._fail(ConnectionError("the answer is compressed, which nobody asked for"))
+        else:
+            self._answer.head(status, _kind_of(self._kind), self._length, self._location)
+
+    def on_body(self, body: bytes) -> None:
+        answer = self._answer
+        if answer is None or self._ending is not None:
+            return
+        if answer.add(body) and self._transport is not None and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def on_message_complete(self) -> None:
+        if self._in_head:  # "100 Continue" and the like: the answer is still to come
+            self._fresh()
+            return
+        answer, self._answer = self._answer, None
+        if self._ending is not None:
+            self._ending.cancel()
+            self._ending = None
+        keeps = self._parser.should_keep_alive()
+        self._fresh()
+        if answer is not None:
+            answer.complete()
+        if keeps and self.usable and len(self._idle) < MOST_IDLE:
+            self.resume()
+            self.idle_since = time.monotonic()
+            self._idle.append(self)
+        else:
+            self.close()
+
+
+_KINDS: Final[dict[bytes, str]] = {b"application/json": JSON}
+
+
+def _kind_of(value: bytes) -> str:
+    return _KINDS.get(value) or kind_of(value.decode("latin-1"))
+
+
+class PlainHttp:
+    """The kept connections to all addresses. What one server says never reaches another."""
+
+    def __init__(self) -> None:
+        self._idle: dict[Origin, deque[_Connection]] = {}
+
+    def kept(self, origin: Origin) -> _Connection | None:
+        """A connection that is open already: the one used last."""
+        idle = self._idle.get(origin)
+        if not idle:
+            return None
+        oldest = time.monotonic() - KEEP_SECONDS
+        while idle and idle[0].idle_since < oldest:
+            idle.popleft().close()
+        while idle:
+            if (connection := idle.pop()).usable:
+                return connection
+        return None
+
+    async def connect(self, origin: Origin) -> _Connection:
+        """A new one. Raises `NotReached`."""
+        idle = self._idle.setdefault(origin, deque())
+        loop = asyncio.get_running_loop()
+        try:
+            with anyio.fail_after(CONNECT_SECONDS):
+                _, connection = await loop.create_connection(lambda: _Connection(idle), *origin)
+        except TimeoutError as error:
+            message = f"{origin[0]}:{origin[1]} did not answer within {CONNECT_SECONDS:g} s"
+            raise NotReached(message) from error
+        except OSError as error:
+            raise NotReached(str(error)) from error
+        return connection
+
+    def close(self) -> None:
+        for idle in self._idle.values():
+            while idle:
+                idle.pop().close()
+
+
+class PlainPosting:
+    """The way to one server's address; see `Posting`. `otherwise` is the way for what is rare."""
+
+    def __init__(
+        self,
+        spec: ServerSpec,
+        http: PlainHttp,
+        headers: Mapping[str, str],
+        *,
+        limit: int,
+        otherwise: Callable[[str], Awaitable[Posting]],
+    ) -> None:
+        assert spec.url is not None
+        self._server = spec.name
+        self._own_headers = spec.headers
+        self._http = http
+        self._headers = headers
+        self._limit = limit
+        self._otherwise = otherwise
+        self._moved: Posting | None = None
+        self._aim(spec.url)
+
+    def _aim(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._url = url
+        self._origin: Origin = (parts.hostname or "", parts.port or 80)
+        host = f"[{parts.hostname}]" if ":" in self._origin[0] else parts.hostname
+        port = f":{parts.port}" if parts.port else ""
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        self._first = f"POST {target} HTTP/1.1\r\n".encode("ascii")
+        standing = {"host": f"{host}{port}", "accept-encoding": "identity", **self._headers}
+        self._lines = {name: _header(name, value) for name, value in standing.items()}
+        self._head = self._first + b"".join(self._lines.values())
+
+    async def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+        for follows in reversed(range(MOST_REDIRECTS + 1)):
+            if self._moved is not None:
+                break
+            answer = await self._send(body, headers)
+            if answer.location is None or not await self._follow(answer) or not follows:
+                return answer
+        assert self._moved is not None
+        return await self._moved.post(body, headers)
+
+    async def _send(self, body: bytes, headers: Mapping[str, str]) -> PlainAnswer:
+        request = b"%bcontent-length: %d\r\n\r\n%b" % (self._head_with(headers), len(body), body)
+        connection = self._http.kept(self._origin) or await self._http.connect(self._origin)
+        answer = connection.ask(request, self._server, self._limit)
+        try:
+            await answer.begun()
+        except BaseException:
+            answer.drop()  # and not the connection: a whole answer has given it back already
+            raise
+        return answer
+
+    async def _follow(self, answer: PlainAnswer) -> bool:
+        """Whether the same request is to be sent where the answer leads; it is known from now on."""
+        target = target_of(self._url, answer.status, answer.location)
+        if target is None:
+            return False
+        answer.leads_to = shown(target)
+        if not stays(self._url, answer.status, target):
+            return False
+        answer.drop()
+        if serves(target, self._own_headers):
+            self._aim(target)
+        else:
+            self._moved = await self._otherwise(target)
+        return True
+
+    async def read_on(self, last_id: str, headers: Mapping[str, str]) -> Answer:
+        way = self._moved or await self._otherwise(self._url)
+        return await way.read_on(last_id, headers)
+
+    def _head_with(self, headers: Mapping[str, str]) -> bytes:
+        lines = [_header(name, value) for name, value in headers.items()]
+        for name in headers:
+            if name.lower() in self._lines:
+                return self._overridden(headers, lines)
+        return self._head + b"".join(lines)
+
+    def _overridden(self, headers: Mapping[str, str], lines: list[bytes]) -> bytes:
+        own = {name.lower() for name in headers}
+        kept = [line for name, line in self._lines.items() if name not in own]
+        return self._first + b"".join([*kept, *lines])
+
+
+def serves(url: str, headers: Mapping[str, str]) -> bool:
+    """Whether `PlainPosting` is enough for this address: no TLS, nothing in it that needs rewriting."""
+    parts = urlsplit(url)
+    plain = url.isascii() and url.isprintable() and " " not in url and not parts.username
+    special = {"accept-encoding", "host", "content-length", "transfer-encoding", "connection", "expect"}
+    return parts.scheme == "http" and plain and not special & {name.lower() for name in headers}
+
+
+def _header(name: str, value: str) -> bytes:
+    if _TOKEN.fullmatch(name) is None or _FORBIDDEN.search(value) is not None:
+        message = f"the header {name!r:.60} cannot be sent"
+        raise ValueError(message)
+    return f"{name}: {value}\r\n".encode()

@@ -1,0 +1,46 @@
+"""Where an answer sends us, and whether we go there: only where it stays with the same server."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+REDIRECTS = (301, 302, 303, 307, 308)
+SAME_AGAIN = (307, 308)  # only these mean: the same request, body and all
+_PORTS = {"http": 80, "https": 443}
+
+
+def target_of(here: str, status: int, location: str | None) -> str | None:
+    """The address a redirect leads to."""
+    if status not in REDIRECTS or not location:
+        return None
+    with suppress(ValueError):
+        target = urljoin(here, location)
+        _origin(urlsplit(target))
+        return target
+    return None
+
+
+def stays(here: str, status: int, target: str) -> bool:
+    """Whether the same request may be sent there: to the same server, or to its TLS port."""
+    if status not in SAME_AGAIN:
+        return False
+    before, after = urlsplit(here), urlsplit(target)
+    if after.username is not None or after.password is not None:
+        return False
+    upgraded = (_origin(before), _origin(after)) == (
+        ("http", before.hostname, 80),
+        ("https", before.hostname, 443),
+    )
+    return upgraded or _origin(before) == _origin(after)
+
+
+def shown(target: str) -> str:
+    """An address without what may be secret in it."""
+    parts = urlsplit(target)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
+def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
+    """Raises `ValueError` for a port that is none."""
+    return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)

@@ -1,0 +1,310 @@
+"""Asking: which tools suit a request, a request answered, a tool called. All within the caller's bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+from pydantic_core import to_json as write_json
+
+from fingerpost.call.names import NotFound, resolve
+from fingerpost.catalog import Snapshot
+from fingerpost.events import Event
+from fingerpost.records import (
+    Effect,
+    Json,
+    JsonObject,
+    Message,
+    Narrowing,
+    Outcome,
+    Principal,
+    Right,
+    ToolCall,
+)
+from fingerpost.records.codec import to_json
+from fingerpost.router import Router
+from fingerpost.router.route import AnswerPiece, Route, StreamItem
+from fingerpost.router.wanted import Asking
+from fingerpost.surfaces.api.accepting import EVENTS, prefers_events
+from fingerpost.surfaces.api.operation import ApiRequest, Operation, Problem, Streaming
+from fingerpost.surfaces.api.problems import said_of
+from fingerpost.surfaces.api.questions import Questions
+from fingerpost.surfaces.api.streams import Streams
+from fingerpost.surfaces.api.views import event_view
+from fingerpost.surfaces.web.events import EventStream
+from fingerpost.surfaces.web.reach import Reach, reach_of
+
+LONGEST_REQUEST: Final = 100_000
+FIRST_SERVERS_S: Final = 5.0
+_NO_NUL: Final = r"^[^\x00]*$"
+
+Request = Annotated[
+    str, Field(min_length=1, max_length=LONGEST_REQUEST, description="What is wanted, in plain words")
+]
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_NO_NUL)]
+Mode = Literal["auto", "staged", "single", "simple", "react", "keyless"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One message of the conversation so far."""
+
+    role: Literal["user", "assistant"]
+    text: Annotated[str, Field(max_length=LONGEST_REQUEST)]
+
+
+History = Annotated[tuple[Turn, ...], Field(max_length=200, description="The conversation so far")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Narrow:
+    """A request whose tools are looked for. Nothing is called."""
+
+    request: Request
+    profile: Annotated[Name | None, Field(description="As under this profile")] = None
+    server: Annotated[Name | None, Field(description="Only tools of this server")] = None
+    max_tools: Annotated[int | None, Field(ge=1, le=100, description="Most that are offered")] = None
+    about: Annotated[Name | None, Field(description="A tool to explain, however far behind it is")] = None
+    history: History = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A request to be answered."""
+
+    request: Request
+    mode: Annotated[Mode | None, Field(description="How; by default as the settings say")] = None
+    profile: Annotated[Name | None, Field(description="Under this profile")] = None
+    conversation: Annotated[Name | None, Field(description="Which conversation it belongs to")] = None
+    persona: Annotated[
+        str | None, Field(max_length=10_000, description="Who the assistant is, first in every prompt")
+    ] = None
+    dry_run: Annotated[bool, Field(description="Show what would be called, call nothing")] = False
+    history: History = ()
+    answers: Annotated[
+        Name | None, Field(description="The packet whose question (outcome `asked`) this is the answer to")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A tool to be called."""
+
+    tool: Annotated[
+        str, Field(min_length=1, max_length=512, description="Its key `server/tool`, or its name")
+    ]
+    arguments: Annotated[dict[str, Json], Field(description="By parameter")]
+    profile: Annotated[Name | None, Field(description="Under this profile")] = None
+    conversation: Annotated[Name | None, Field(description="Which conversation it belongs to")] = None
+    dry_run: Annotated[bool, Field(description="Say what would happen, call nothing")] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardLine:
+    """A tool that was considered, in a few words."""
+
+    title: str
+    description: str
+    effect: Effect
+    server: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Narrowed(Narrowing):
+    """Everything narrowing concluded, and what its candidates are."""
+
+    cards: dict[str, CardLine]
+
+
+class Counter:
+    """The operations that use tools."""
+
+    def __init__(self, router: Router, streams: Streams) -> None:
+        self._router = router
+        self._streams = streams
+        self._questions = Questions()
+        self._met = False
+
+    def operations(self) -> tuple[Operation, ...]:
+        return (
+            Operation(
+                method="POST", path="/api/route", name="route", tag="asking", right=Right.USE,
+                summary="Which tools suit a request, and why: nothing is called",
+                body=Narrow, returns=Narrowed, problems=(404,), answer=self.route, stops=True,
+            ),
+            Operation(
+                method="POST", path="/api/ask", name="ask", tag="asking", right=Right.USE,
+                summary="Answer a request; as a stream of `event`, `text` and at last `route` where accepted",
+                body=Ask, returns=dict[str, Json], also=(EVENTS,), problems=(404, 502, 504),
+                answer=self.ask, stops=True,
+            ),
+            Operation(
+                method="POST", path="/api/call", name="call", tag="asking", right=Right.USE,
+                summary="Call a tool through the whole path",
+                body=Call, returns=Outcome, problems=(404,), answer=self.call, stops=True,
+            ),
+        )  # fmt: skip
+
+    async def route(self, request: ApiRequest) -> Narrowed:
+        wanted: Narrow = request.body
+        await self._meet_servers()
+        reach = self._reach(request.principal, wanted.profile)
+        if wanted.server is not None:
+            await self._check_server(wanted.server, request.principal.name, reach)
+        narrowing = await self._router.narrow(
+            wanted.request,
+            caller=request.principal.name,
+            profile=reach.profile,
+            scopes=reach.scopes,
+            server=wanted.server,
+            max_tools=wanted.max_tools,
+            about=wanted.about,
+            history=_messages(wanted.history),
+        )
+        return _narrowed(narrowing, self._router.tools)
+
+    async def ask(self, request: ApiRequest) -> dict[str, Any] | Streaming:
+        wanted: Ask = request.body
+        await self._meet_servers()
+        asking = self._asking(request.principal, wanted)
+        asked = self._questions.take(request.principal.name, wanted.answers)
+        if not prefers_events(request.headers):
+            if asked is None:
+                return self._kept(await self._router.route(wanted.request, **asking)).as_json()
+            return self._kept(await self._router.reply(asked, wanted.request, **asking)).as_json()
+
+        async def write(stream: EventStream) -> None:
+            try:
+                if asked is not None:
+                    await self._write_reply(stream, asked, wanted.request, asking)
+                    return
+                async with aclosing(self._router.stream(wanted.request, **asking)) as items:
+                    async for item in items:
+                        await _tell(stream, self._kept(item) if isinstance(item, Route) else item)
+            except Exception as error:  # noqa: BLE001 - the answer has begun: it can only be told in it
+                said = said_of(error)
+                told = {"title": said.title, "status": said.status, "detail": said.detail, **said.more}
+                await stream.data(write_json(told), event="problem")
+
+        return self._streams.streaming(write, request)
+
+    async def _write_reply(self, stream: EventStream, asked: Route, answer: str, asking: Asking) -> None:
+        """A question is answered in one go; what happened is told when it has."""
+        route = self._kept(await self._router.reply(asked, answer, **asking))
+        for event in route.events:
+            await _tell(stream, event)
+        await _tell(stream, AnswerPiece(text=route.answer))
+        await _tell(stream, route)
+
+    def _kept(self, route: Route) -> Route:
+        """The route, remembered where it asks something."""
+        self._questions.keep(route)
+        return route
+
+    async def call(self, request: ApiRequest) -> Outcome:
+        wanted: Call = request.body
+        await self._meet_servers()
+        reach = self._reach(request.principal, wanted.profile)
+        name = request.principal.name
+        view = await self._router.look(caller=name, profile=reach.profile, scopes=reach.scopes)
+        found = resolve(ToolCall(name=wanted.tool, arguments=wanted.arguments), view.visible)
+        if isinstance(found, NotFound):
+            raise _no_tool(wanted.tool, found)
+        return await self._router.call(
+            found.card.key,
+            found.arguments,
+            caller=name,
+            profile=reach.profile,
+            scopes=reach.scopes,
+            conversation=conversation_of(request.principal, wanted.conversation),
+            dry_run=wanted.dry_run,
+        )
+
+    async def _check_server(self, server: str, caller: str, reach: Reach) -> None:
+        """Raises where there is none. Whoever may not use everything does not hear which there are."""
+        if reach.scopes:
+            view = await self._router.look(caller=caller, profile=reach.profile, scopes=reach.scopes)
+            if all(card.server != server for card in view.visible.cards):
+                detail = f"There is no server {server[:60]!r} that you may use."
+                raise Problem(404, "There is no such server", detail)
+        self._router.servers.status(server)
+
+    async def _meet_servers(self) -> None:
+        """Whoever asks first, while servers still come up, should not find an empty house."""
+        if not self._met:
+            self._router.servers.start()
+            await self._router.servers.settled(timeout=FIRST_SERVERS_S)
+            self._met = True
+
+    def _asking(self, principal: Principal, wanted: Ask) -> Asking:
+        reach = self._reach(principal, wanted.profile)
+        return Asking(
+            mode=wanted.mode,
+            caller=principal.name,
+            profile=reach.profile,
+            scopes=reach.scopes,
+            conversation=conversation_of(principal, wanted.conversation),
+            persona=wanted.persona,
+            dry_run=wanted.dry_run,
+            history=_messages(wanted.history),
+        )
+
+    def _reach(self, principal: Principal, profile: str | None) -> Reach:
+        return reach_of(principal, profile, self._router.settings.profiles)
+
+
+def conversation_of(principal: Principal, conversation: str | None) -> str | None:
+    """A conversation is its caller's: nobody takes part in another's by knowing its name.
+
+    What a person allowed for a conversation, they allowed to whoever asked in it.
+    """
+    if conversation is None or principal.kind == "local":
+        return conversation
+    return f"{principal.name}/{conversation}"
+
+
+async def _tell(stream: EventStream, item: StreamItem) -> None:
+    if isinstance(item, Event):
+        await stream.data(to_json(event_view(item)), event="event")
+    elif isinstance(item, AnswerPiece):
+        await stream.data(write_json({"text": item.text}), event="text")
+    else:
+        await stream.data(write_json(item.as_json()), event="route")
+
+
+def _messages(history: Sequence[Turn]) -> tuple[Message, ...]:
+    return tuple(Message(role=turn.role, text=turn.text) for turn in history)
+
+
+def _narrowed(narrowing: Narrowing, snapshot: Snapshot) -> Narrowed:
+    values = {field.name: getattr(narrowing, field.name) for field in fields(Narrowing)}
+    cards = (snapshot.get(candidate.tool) for candidate in narrowing.shortlist.candidates)
+    lines = {
+        card.key: CardLine(
+            title=title_of(card.definition, card.name),
+            description=card.description,
+            effect=card.effect.value,
+            server=card.server,
+        )
+        for card in cards
+        if card is not None
+    }
+    return Narrowed(**values, cards=lines)
+
+
+def title_of(definition: JsonObject, name: str) -> str:
+    """What a tool calls itself for people, else its name."""
+    annotations = definition.get("annotations")
+    inner = annotations.get("title") if isinstance(annotations, dict) else None
+    title = definition.get("title") or inner
+    return title if isinstance(title, str) and title.strip() else name
+
+
+def _no_tool(name: str, found: NotFound) -> Problem:
+    said = f"There is no tool {name[:80]!r} that you may use"
+    if found.near:
+        said += f"; {'it could be' if found.ambiguous else 'near are'} {', '.join(found.near)}"
+    return Problem(404, "There is no such tool", f"{said}.", near=list(found.near))

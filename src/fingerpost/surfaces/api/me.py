@@ -1,0 +1,124 @@
+"""Who asks, what they may do, what is there for them; signing in to the console, and out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from fingerpost import __version__
+from fingerpost.records import Principal, Right
+from fingerpost.router import Router
+from fingerpost.router.switches import MODES
+from fingerpost.surfaces.api.doors import Doors, Knock, cookie_of
+from fingerpost.surfaces.api.operation import ApiRequest, Operation, Problem, Reply
+from fingerpost.surfaces.api.sessions import COOKIE, Held, Sessions
+from fingerpost.surfaces.web.asgi import Header
+
+_NOT_A_KEY: Final = "Sign in with a key of this gateway, as `fingerpost keys add NAME` shows it."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Models:
+    """The names of the models in use; None: there is none."""
+
+    lite: str | None
+    prime: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Me:
+    """Who asks, and what they may do here."""
+
+    name: str
+    kind: str  # local, key, token
+    rights: tuple[Right, ...]
+    signed_in: bool  # by a session of the console
+    csrf: str | None  # goes with everything but GET as X-CSRF-Token, where there is a session
+    version: str
+    address: str
+    profiles: tuple[str, ...]  # that they may use
+    profile_required: bool  # they may do nothing without naming one
+    modes: tuple[str, ...]
+    models: Models
+    keyless: bool  # there is no model: requests are answered without one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """What one signs in with."""
+
+    key: Annotated[str, Field(min_length=1, max_length=1000, description="A key of this gateway")]
+
+
+class Desk:
+    """The operations about whoever asks."""
+
+    def __init__(self, router: Router, *, address: str, doors: Doors, sessions: Sessions) -> None:
+        self._router = router
+        self._address = (router.settings.gateway.public_url or address).rstrip("/")
+        self._doors = doors
+        self._sessions = sessions
+
+    def operations(self) -> tuple[Operation, ...]:
+        return (
+            Operation(
+                method="GET", path="/api/me", name="get_me", tag="session", right=None,
+                summary="Who asks, and what they may do", returns=Me, answer=self.me,
+            ),
+            Operation(
+                method="POST", path="/api/session", name="sign_in", tag="session", right=None, opens=True,
+                summary="Sign in to the console with a key: sets a cookie",
+                body=Key, returns=Me, answer=self.sign_in,
+            ),
+            Operation(
+                method="DELETE", path="/api/session", name="sign_out", tag="session", right=None,
+                summary="Sign out", status=204, answer=self.sign_out,
+            ),
+        )  # fmt: skip
+
+    async def me(self, request: ApiRequest) -> Me:
+        return self._told(request.principal, request.session)
+
+    async def sign_in(self, request: ApiRequest) -> Reply:
+        wanted: Key = request.body
+        knock = Knock("POST", request.headers, request.remote)
+        principal = await self._doors.recognise(knock, wanted.key)
+        key = await self._router.store.keys.find(wanted.key) if principal.kind == "key" else None
+        if key is None:
+            raise Problem(401, "This is no key", _NOT_A_KEY)
+        token, held = await self._sessions.open(key)
+        return Reply(
+            body=self._told(held.principal, held), headers=(self._cookie(token, self._sessions.seconds),)
+        )
+
+    async def sign_out(self, request: ApiRequest) -> Reply:
+        token = cookie_of(request.headers)
+        if request.session is not None and token is not None:
+            await self._sessions.close(token)
+        return Reply(status=204, headers=(self._cookie("", 0),))
+
+    def _cookie(self, token: str, seconds: int) -> Header:
+        parts = [f"{COOKIE}={token}", "Path=/", f"Max-Age={seconds}", "HttpOnly", "SameSite=Strict"]
+        if self._address.startswith("https://"):
+            parts.append("Secure")
+        return b"set-cookie", "; ".join(parts).encode()
+
+    def _told(self, principal: Principal, held: Held | None) -> Me:
+        settings = self._router.settings
+        models = self._router.models
+        return Me(
+            name=principal.name,
+            kind=principal.kind,
+            rights=principal.rights,
+            signed_in=held is not None,
+            csrf=None if held is None else held.session.csrf,
+            version=__version__,
+            address=self._address,
+            profiles=tuple(sorted(name for name in settings.profiles if principal.may_use(name))),
+            profile_required=len(principal.profiles) > 1,
+            modes=MODES,
+            models=Models(lite=models.lite or None, prime=models.prime or None),
+            keyless=not models.lite and not models.prime,
+        )

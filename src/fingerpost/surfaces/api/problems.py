@@ -1,0 +1,97 @@
+"""What went wrong, as problem details (RFC 9457)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+
+from pydantic_core import to_json
+
+from fingerpost.errors import (
+    CallError,
+    ConfigError,
+    FingerpostError,
+    LimitReached,
+    ModelError,
+    ModelTimeout,
+    ResponseTooLarge,
+    ServerError,
+    ServerUnavailable,
+    StoreError,
+    ToolTimeout,
+    UnknownServer,
+    UnknownTool,
+)
+from fingerpost.records import new_id
+from fingerpost.redaction import scrub, scrub_json
+from fingerpost.surfaces.api.operation import Problem
+from fingerpost.surfaces.web.asgi import Fault, Header, Send, respond
+
+log = logging.getLogger("fingerpost.api")
+
+MEDIA: Final = "application/problem+json"
+_TYPE: Final[Header] = (b"content-type", MEDIA.encode())
+
+# The first that fits: narrower kinds stand before wider ones.
+_STATUSES: Final[tuple[tuple[type[FingerpostError], int, str], ...]] = (
+    (UnknownServer, 404, "There is no such server"),
+    (UnknownTool, 404, "There is no such tool"),
+    (CallError, 422, "This cannot be done"),
+    (ConfigError, 422, "This cannot be done as things are set up"),
+    (StoreError, 503, "The store cannot be used at the moment"),
+    (ToolTimeout, 504, "A server did not answer in time"),
+    (ServerUnavailable, 503, "A server cannot be reached"),
+    (ServerError, 502, "A server did something wrong"),
+    (ModelTimeout, 504, "The model did not answer in time"),
+    (ModelError, 502, "The model did not do what was asked"),
+    (ResponseTooLarge, 502, "A server sent too much"),
+    (LimitReached, 429, "A limit is reached"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """A problem, ready to be written."""
+
+    status: int
+    title: str
+    detail: str
+    more: Mapping[str, Any]
+    headers: tuple[Header, ...] = ()
+
+
+def said_of(error: Exception) -> Said:
+    """What the caller hears of an error. What is our own fault goes to the log, with an id for both."""
+    if isinstance(error, Problem):
+        return Said(status=error.status, title=error.title, detail=error.detail, more=error.more)
+    if isinstance(error, Fault):
+        title = HTTPStatus(error.status).phrase
+        return Said(status=error.status, title=title, detail=error.message, more={}, headers=error.headers)
+    if isinstance(error, FingerpostError):
+        return _known(error)
+    error_id = new_id("err")
+    log.error("A request to the API could not be answered (%s)", error_id, exc_info=error)
+    detail = f"Something went wrong here, and it is not your fault. The log has it as {error_id}."
+    return Said(status=500, title="Our fault", detail=detail, more={"error_id": error_id})
+
+
+def _known(error: FingerpostError) -> Said:
+    fitting = ((status, title) for kind, status, title in _STATUSES if isinstance(error, kind))
+    status, title = next(fitting, (500, "Something went wrong"))
+    text = scrub(str(error))
+    detail = f"{text[:1].upper()}{text[1:]}"
+    more = {} if error.hint is None else {"hint": scrub(error.hint)}
+    return Said(status=status, title=title, detail=detail, more=more)
+
+
+async def write_problem(send: Send, said: Said, common: tuple[Header, ...]) -> None:
+    """Tell the caller."""
+    body: dict[str, Any] = {"type": "about:blank", "title": said.title, "status": said.status}
+    if said.detail:
+        body["detail"] = said.detail
+    more = scrub_json({name: value for name, value in said.more.items() if name not in body})
+    assert isinstance(more, dict)
+    await respond(send, said.status, to_json({**body, **more}), (_TYPE, *said.headers, *common))

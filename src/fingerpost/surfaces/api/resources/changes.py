@@ -1,0 +1,65 @@
+"""What changed in the definition of a tool, for a person to read before they accept it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import unified_diff
+from typing import Final
+
+from fingerpost.catalog import describe_change
+from fingerpost.catalog.fingerprint import essence
+from fingerpost.catalog.names import visible_json
+from fingerpost.records import JsonObject, Quarantined
+
+_MOST_LINES: Final = 2_000  # comparing longer texts line by line takes too long
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefinitionChange:
+    """Both definitions, as far as models and people decide by them, and the difference between them.
+
+    Lines of `diff` begin with `-`, `+`, a space, or `@@`. Characters one cannot see are written as JSON
+    escapes. Nothing is left out.
+    """
+
+    before: JsonObject
+    after: JsonObject
+    diff: tuple[str, ...]
+    pinned: str  # the fingerprint that is trusted
+    seen: str  # the fingerprint to accept
+
+
+def change_of(entry: Quarantined) -> DefinitionChange:
+    """Takes a moment for long definitions: not for an event loop."""
+    before, after = entry.pin.definition, entry.card.definition
+    return DefinitionChange(
+        before=essence(before),
+        after=essence(after),
+        diff=difference(before, after),
+        pinned=entry.pin.fingerprint,
+        seen=entry.card.fingerprint,
+    )
+
+
+def difference(before: JsonObject, after: JsonObject) -> tuple[str, ...]:
+    """The difference, line by line; by path where the definitions are very long."""
+    old, new = _lines(before), _lines(after)
+    if len(old) + len(new) > _MOST_LINES:
+        return tuple(_by_path(before, after))
+    return tuple(unified_diff(old, new, "pinned", "now", n=3, lineterm=""))[2:]
+
+
+def _lines(definition: JsonObject) -> list[str]:
+    text = json.dumps(essence(definition), ensure_ascii=False, indent=2, sort_keys=True, default=dict)
+    return [visible_json(line) for line in text.split("\n")]
+
+
+def _by_path(before: JsonObject, after: JsonObject) -> Iterator[str]:
+    for change in describe_change(before, after):
+        yield f"@@ {change.path} @@"
+        if change.before is not None:
+            yield f"-{change.before}"
+        if change.after is not None:
+            yield f"+{change.after}"

@@ -1,0 +1,171 @@
+"""Every tool there is, offered or not, with the one word that says why.
+
+Read once for each request: which tools are listed, held back or switched off, which
+servers cannot be used, what past calls teach. Telling lines from it is pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, cast
+
+from fingerpost.call.execution import BreakerState
+from fingerpost.catalog import tool_key
+from fingerpost.records import (
+    DroppedTool,
+    Effect,
+    HiddenTool,
+    Principal,
+    Quarantined,
+    ServerState,
+    Source,
+    ToolCard,
+    UsageProfile,
+)
+from fingerpost.router import Router
+from fingerpost.surfaces.api.resources.bounds import sees_tool
+
+ToolState = Literal["offered", "hidden", "quarantined", "off", "server_down"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolLine:
+    """One tool. `state` is how it stands with whoever asks, `reason` why it is not offered."""
+
+    key: str
+    name: str  # as its server calls it
+    server: str
+    exposed_name: str = ""  # as models see it
+    title: str = ""
+    description: str = ""
+    effect: Effect | None = None  # None: switched off in the settings, so nobody looked
+    effect_source: Source | None = None
+    state: ToolState
+    reason: str = ""
+    calls: int = 0
+    failures: int = 0
+    typical_ms: float | None = None  # None: never called
+    typical_tokens: int | None = None
+    last_used: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """All tools as one caller may know of them."""
+
+    cards: Mapping[str, ToolCard]  # in the order of the keys
+    off: Mapping[str, str]
+    quarantined: Mapping[str, Quarantined]
+    hidden: Mapping[str, HiddenTool]
+    down: Mapping[str, str]  # servers
+    dropped: tuple[DroppedTool, ...]  # switched off in the settings
+    usage: Mapping[str, UsageProfile]
+
+    def lines(self) -> Iterator[ToolLine]:
+        """Every tool, by key."""
+        lines = [
+            *(self.line(card) for card in self.cards.values()),
+            *(_dropped(drop) for drop in self.dropped if _dropped_key(drop) not in self.cards),
+        ]
+        yield from sorted(lines, key=lambda line: line.key)
+
+    def line(self, card: ToolCard) -> ToolLine:
+        state, reason = self._standing(card)
+        used = self.usage.get(card.key)
+        return ToolLine(
+            key=card.key,
+            name=card.name,
+            server=card.server,
+            exposed_name=card.exposed_name,
+            title=_title(card),
+            description=card.description,
+            effect=card.effect.value,
+            effect_source=card.effect.source,
+            state=state,
+            reason=reason,
+            calls=used.calls if used else 0,
+            failures=used.failures if used else 0,
+            typical_ms=used.typical_ms if used else None,
+            typical_tokens=used.typical_tokens if used else None,
+            last_used=used.last_used if used else None,
+        )
+
+    def _standing(self, card: ToolCard) -> tuple[ToolState, str]:
+        """What a person did comes before what a rule says, and that before what is broken."""
+        if (reason := self.off.get(card.key)) is not None:
+            return "off", reason
+        if (held := self.quarantined.get(card.key)) is not None:
+            return (
+                "quarantined",
+                f"its definition changed since it was pinned on {held.pin.pinned_at:%Y-%m-%d}",
+            )
+        if (hidden := self.hidden.get(card.key)) is not None:
+            return "hidden", f"{hidden.reason} ({hidden.rule})" if hidden.reason else hidden.rule
+        if (reason := self.down.get(card.server)) is not None:
+            return "server_down", f"{card.server}: {reason}"
+        return "offered", ""
+
+
+async def take_inventory(router: Router, principal: Principal, profile: str | None = None) -> Inventory:
+    """All tools as they are now, for this caller (and as seen through a profile)."""
+    scopes = (principal.scope,) if principal.scope.bounded else ()
+    view = await router.look(caller=principal.name, profile=profile, scopes=scopes)
+    usage = await router.store.usage.profiles()
+    catalog = router.catalog
+    quarantined = {entry.card.key: entry for entry in catalog.quarantined}
+    shut = catalog.shut.cards
+    every = {
+        card.key: card
+        for card in (*router.tools.cards, *(entry.card for entry in quarantined.values()), *shut)
+        if sees_tool(principal, card.server, card.key)
+    }
+    return Inventory(
+        cards=every,
+        off={card.key: catalog.why_shut(card) or "" for card in shut},
+        quarantined=quarantined,
+        hidden=view.hidden,
+        down=unusable_servers(router),
+        dropped=tuple(
+            drop
+            for drop in catalog.dropped
+            if drop.switched_off and sees_tool(principal, drop.server, _dropped_key(drop))
+        ),
+        usage=usage,
+    )
+
+
+def unusable_servers(router: Router) -> dict[str, str]:
+    """Servers whose tools cannot be called now, each with the reason."""
+    reasons = {
+        status.name: status.reason or "it is down"
+        for status in router.servers.statuses
+        if status.state is ServerState.DOWN
+    }
+    for server, breaker in router.calls.runner.breakers.items():
+        if breaker.state is BreakerState.OPEN:
+            reasons.setdefault(server, f"it failed too often: {breaker.reason}")
+    return reasons
+
+
+def _title(card: ToolCard) -> str:
+    title = card.definition.get("title")
+    if not isinstance(title, str):
+        notes = card.definition.get("annotations")
+        title = cast("Mapping[str, object]", notes).get("title") if isinstance(notes, Mapping) else None
+    return title if isinstance(title, str) else ""
+
+
+def _dropped_key(drop: DroppedTool) -> str:
+    return tool_key(drop.server, "") + drop.name  # whose unseen characters are written out already
+
+
+def _dropped(drop: DroppedTool) -> ToolLine:
+    return ToolLine(
+        key=_dropped_key(drop),
+        name=drop.name,
+        server=drop.server,
+        state="off",
+        reason=drop.reason,
+    )

@@ -1,0 +1,227 @@
+"""Servers: how each is doing, and a person's hand on it: off, on, connect anew, ask again."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from fingerpost.call.execution import BreakerState
+from fingerpost.errors import ServerError
+from fingerpost.records import Right, ServerState, ServerStatus, Transport
+from fingerpost.router import Router
+from fingerpost.store import Shut
+from fingerpost.surfaces.api.operation import ApiRequest, Operation, Problem
+from fingerpost.surfaces.api.resources.bounds import sees_server
+from fingerpost.surfaces.api.resources.tools import Switch
+
+TAG: Final = "servers"
+PROBE_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerLine:
+    """Whether the server is asked at all: one that failed too often is left alone for a while."""
+
+    state: BreakerState = BreakerState.CLOSED
+    reason: str = ""
+    failures: int = 0  # in a row
+    retry_in: float | None = None  # seconds until it is tried again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Switched:
+    """Who switched it off, when and why."""
+
+    by: str
+    at: datetime
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLine:
+    """One server. `on` is what people want, `state` what is."""
+
+    name: str
+    on: bool
+    state: ServerState
+    reason: str = ""
+    hint: str = ""  # what a person can do about the reason
+    since: datetime
+    transport: Transport
+    version: str = ""  # what it calls itself, with its version
+    protocol: str = ""
+    tools: int = 0
+    dropped: int = 0  # tools that could not be taken
+    connect_ms: float | None = None
+    latency: float | None = None  # milliseconds of the last sign of life, where one was asked for
+    attempts: int = 0
+    retry_in: float | None = None
+    breaker: BreakerLine
+    switched_off: Switched | None = None  # None: nobody did, while it ran
+    stderr_tail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerPage:
+    """In configured order, all of them."""
+
+    items: tuple[ServerLine, ...]
+    next: str | None = None
+
+
+def operations(router: Router) -> tuple[Operation, ...]:
+    servers = Servers(router)
+    one = "/api/servers/{server}"
+
+    def managing(path: str, name: str, summary: str, **more: object) -> Operation:
+        return Operation(
+            method="POST",
+            path=one + path,
+            name=name,
+            summary=summary,
+            right=Right.MANAGE,
+            returns=ServerLine,
+            tag=TAG,
+            **more,  # pyright: ignore[reportArgumentType] - what differs between them
+        )
+
+    return (
+        Operation(
+            method="GET",
+            path="/api/servers",
+            name="list_servers",
+            summary="How every server is doing",
+            right=Right.WATCH,
+            answer=servers.list,
+            returns=ServerPage,
+            tag=TAG,
+        ),
+        Operation(
+            method="GET",
+            path=one,
+            name="get_server",
+            summary="How one server is doing; it is asked for a sign of life",
+            right=Right.WATCH,
+            answer=servers.one,
+            returns=ServerLine,
+            problems=(404,),
+            tag=TAG,
+        ),
+        managing(
+            "/switch",
+            "switch_server",
+            "Switch a server off (it is disconnected, its tools are gone) or on",
+            answer=servers.switch,
+            body=Switch,
+            problems=(404, 409),
+        ),
+        managing(
+            "/reconnect",
+            "reconnect_server",
+            "Connect anew, without waiting for the next attempt",
+            answer=servers.reconnect,
+            problems=(404, 409),
+        ),
+        managing(
+            "/breaker/reset",
+            "reset_breaker",
+            "Ask a server again that failed too often",
+            answer=servers.reset,
+            problems=(404,),
+        ),
+    )
+
+
+class Servers:
+    """All servers within the caller's bounds."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+
+    async def list(self, request: ApiRequest) -> ServerPage:
+        statuses = self._router.servers.statuses
+        return ServerPage(
+            items=tuple(
+                self._line(status) for status in statuses if sees_server(request.principal, status.name)
+            )
+        )
+
+    async def one(self, request: ApiRequest) -> ServerLine:
+        name = self._name(request)
+        with suppress(ServerError):  # the page about a server that is ill must come, too
+            await self._router.servers.probe(name, timeout=PROBE_S)
+        return self._line(self._router.servers.status(name))
+
+    async def switch(self, request: ApiRequest) -> ServerLine:
+        name, wanted = self._name(request), request.body
+        self._must_be_enabled(name)
+        await self._router.shutters.switch_server(
+            name, on=wanted.on, by=request.principal.name, reason=wanted.reason
+        )
+        return self._line(self._router.servers.status(name))
+
+    async def reconnect(self, request: ApiRequest) -> ServerLine:
+        name = self._name(request)
+        self._must_be_enabled(name)
+        if self._router.shutters.of(Shut.SERVER, name) is not None:
+            raise Problem(409, "The server is switched off", f"Switch {name} on; it connects then.")
+        await self._router.servers.reconnect(name)
+        return self._line(self._router.servers.status(name))
+
+    async def reset(self, request: ApiRequest) -> ServerLine:
+        name = self._name(request)
+        self._router.calls.runner.reset_breaker(name)
+        return self._line(self._router.servers.status(name))
+
+    def _name(self, request: ApiRequest) -> str:
+        name = request.path["server"]
+        known = [
+            status.name
+            for status in self._router.servers.statuses
+            if sees_server(request.principal, status.name)
+        ]
+        if name not in known:
+            detail = f"There is no server named {name!r}."
+            raise Problem(404, "There is no such server", detail, servers=known[:50])
+        return name
+
+    def _must_be_enabled(self, name: str) -> None:
+        """What the settings switch off, only the settings switch on."""
+        status = self._router.servers.status(name)
+        if status.state is ServerState.DISABLED and self._router.shutters.of(Shut.SERVER, name) is None:
+            detail = f"Set `enabled` of {name} in the settings, and start again."
+            raise Problem(409, "The server is disabled in the settings", detail)
+
+    def _line(self, status: ServerStatus) -> ServerLine:
+        name = status.name
+        off = self._router.shutters.of(Shut.SERVER, name)
+        breaker = self._router.calls.runner.breakers.get(name)
+        return ServerLine(
+            name=name,
+            on=off is None and status.state is not ServerState.DISABLED,
+            state=status.state,
+            reason=status.reason or "",
+            hint=status.hint or "",
+            since=status.since,
+            transport=status.transport,
+            version=status.product or "",
+            protocol=status.protocol or "",
+            tools=status.tools,
+            dropped=status.dropped,
+            connect_ms=status.connect_ms,
+            latency=self._router.servers.latency(name),
+            attempts=status.attempts,
+            retry_in=status.retry_in,
+            breaker=BreakerLine()
+            if breaker is None
+            else BreakerLine(
+                state=breaker.state,
+                reason=breaker.reason,
+                failures=breaker.failures,
+                retry_in=breaker.retry_in,
+            ),
+            switched_off=None if off is None else Switched(by=off.by, at=off.at, reason=off.reason),
+            stderr_tail=status.stderr_tail,
+        )

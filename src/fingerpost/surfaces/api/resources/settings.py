@@ -1,0 +1,120 @@
+"""The effective settings, each with where it comes from. Secrets are masked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import anyio.to_thread
+from pydantic import Field
+
+from fingerpost.records import Json, Right
+from fingerpost.redaction import scrub_json
+from fingerpost.router import Router
+from fingerpost.settings import Loaded, Settings
+from fingerpost.settings.problems import Origin
+from fingerpost.settings.show import rows, sections
+from fingerpost.surfaces.api.operation import ApiRequest, Operation, Problem
+
+TAG: Final = "settings"
+GIVEN: Final = Origin(kind="argument", name="settings")  # by the program that opened the router
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsQuery:
+    """Which settings are wanted."""
+
+    section: Annotated[str | None, Field(max_length=100, description="Such as `smart_routing`")] = None
+    changed: Annotated[bool, Field(description="Only what is not a default")] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingLine:
+    """One value. `kind` is default, file, environment or argument; `origin` says which."""
+
+    path: str
+    value: Json
+    origin: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsView:
+    """As `fingerpost config show --json` gives them."""
+
+    settings: tuple[SettingLine, ...]
+    sections: tuple[str, ...]
+    files: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def operations(router: Router, loaded: Loaded | None) -> tuple[Operation, ...]:
+    known: list[tuple[SettingLine, ...]] = []  # they do not change while we run
+
+    def read() -> tuple[SettingLine, ...]:
+        if not known:
+            known.append(_lines(loaded or _given(router.settings)))
+        return known[0]
+
+    async def show(request: ApiRequest) -> SettingsView:
+        query: SettingsQuery = request.query
+        if query.section is not None and query.section not in sections():
+            detail = f"The sections are {', '.join(sections())}."
+            raise Problem(404, "There is no such section", detail)
+        lines = await anyio.to_thread.run_sync(read)
+        wanted = tuple(
+            line
+            for line in lines
+            if (query.section is None or _section(line.path) == query.section)
+            and not (query.changed and line.kind == "default")
+        )
+        return SettingsView(
+            settings=wanted,
+            sections=sections(),
+            files=loaded.files if loaded is not None else (),
+            warnings=tuple(map(str, loaded.warnings)) if loaded is not None else (),
+        )
+
+    return (
+        Operation(
+            method="GET",
+            path="/api/settings",
+            name="get_settings",
+            summary="The effective settings and where each comes from; secrets are masked",
+            right=Right.WATCH,
+            answer=show,
+            query=SettingsQuery,
+            returns=SettingsView,
+            problems=(404,),
+            tag=TAG,
+        ),
+    )
+
+
+def _section(path: str) -> str:
+    return path.split(".")[0].split("[")[0]
+
+
+def _lines(loaded: Loaded) -> tuple[SettingLine, ...]:
+    return tuple(
+        SettingLine(
+            path=row.path,
+            value=scrub_json(row.value),  # pyright: ignore[reportArgumentType] - it is JSON
+            origin=str(row.origin),
+            kind=row.origin.kind,
+        )
+        for row in rows(loaded)
+    )
+
+
+def _given(settings: Settings) -> Loaded:
+    """Settings a program made by itself: what differs from the defaults, it has given."""
+    usual = _values(Loaded(settings=Settings(), origins={}))
+    present = _values(Loaded(settings=settings, origins={}))
+    origins = {path: GIVEN for path, value in present.items() if usual.get(path, ...) != value}
+    return Loaded(settings=settings, origins=origins)
+
+
+def _values(loaded: Loaded) -> Mapping[str, object]:
+    return {row.path: row.value for row in rows(loaded)}

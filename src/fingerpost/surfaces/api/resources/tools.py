@@ -1,0 +1,256 @@
+"""Tools: find them, see all that is known of one and where from, switch one off and on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Annotated, Any, Final, cast
+
+import anyio.to_thread
+from pydantic import Field
+
+from fingerpost.catalog import tool_key
+from fingerpost.records import (
+    Effect,
+    Instructions,
+    Json,
+    JsonObject,
+    Known,
+    Pin,
+    Principal,
+    Right,
+    Source,
+    ToolCard,
+    UsageProfile,
+)
+from fingerpost.records.codec import to_plain
+from fingerpost.router import Router
+from fingerpost.surfaces.api.operation import ApiRequest, Operation, Problem
+from fingerpost.surfaces.api.resources.changes import DefinitionChange, change_of
+from fingerpost.surfaces.api.resources.inventory import Inventory, ToolLine, ToolState, take_inventory
+from fingerpost.surfaces.api.resources.words import Cursor, Limit, Name, Reason, Text, holds, page_of
+
+TAG: Final = "tools"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolQuery:
+    """Which tools are wanted. Empty parts set no bound."""
+
+    text: Text = ""
+    server: Name | None = None
+    effect: Effect | None = None
+    state: ToolState | None = None
+    profile: Annotated[
+        str | None, Field(max_length=200, description="As seen through this profile's rules")
+    ] = None
+    limit: Limit = 100
+    before: Cursor | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolPage:
+    """By key."""
+
+    items: tuple[ToolLine, ...]
+    next: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownField:
+    """One piece of knowledge: `latency.typical`, what it is, and who says so."""
+
+    field: str
+    value: Json
+    source: Source
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFacts:
+    """Who a tool is."""
+
+    key: str
+    server: str
+    name: str
+    exposed_name: str
+    description: str
+    fingerprint: str
+    definition: JsonObject  # exactly as the server sent it
+    instructions: Instructions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolDetail(ToolLine):
+    """A tool with everything known of it."""
+
+    card: ToolFacts
+    intelligence: tuple[KnownField, ...]
+    schema: JsonObject  # of its arguments
+    usage: UsageProfile | None  # None: never called
+    pin: Pin | None  # the definition that is trusted
+    change: DefinitionChange | None  # None: its definition is the pinned one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Switch:
+    """Off or on, and why."""
+
+    on: bool
+    reason: Reason = ""
+
+
+def operations(router: Router) -> tuple[Operation, ...]:
+    tools = Tools(router)
+    return (
+        Operation(
+            method="GET",
+            path="/api/tools",
+            name="list_tools",
+            summary="Tools, offered or not, with the reason",
+            right=Right.WATCH,
+            answer=tools.list,
+            query=ToolQuery,
+            returns=ToolPage,
+            problems=(404,),
+            tag=TAG,
+        ),
+        Operation(
+            method="GET",
+            path="/api/tools/{server}/{tool}",
+            name="get_tool",
+            summary="Everything known of one tool, and where each value comes from",
+            right=Right.WATCH,
+            answer=tools.one,
+            returns=ToolDetail,
+            problems=(404,),
+            tag=TAG,
+        ),
+        Operation(
+            method="POST",
+            path="/api/tools/{server}/{tool}/switch",
+            name="switch_tool",
+            summary="Switch a tool off or on, on every surface",
+            right=Right.MANAGE,
+            answer=tools.switch,
+            body=Switch,
+            returns=ToolLine,
+            problems=(404, 409),
+            tag=TAG,
+        ),
+    )
+
+
+class Tools:
+    """The catalog, for people."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+
+    async def list(self, request: ApiRequest) -> ToolPage:
+        query: ToolQuery = request.query
+        if query.profile is not None and query.profile not in self._router.settings.profiles:
+            raise Problem(404, "There is no such profile", f"The settings have no profile {query.profile!r}.")
+        inventory = await take_inventory(self._router, request.principal, query.profile)
+
+        def find() -> ToolPage:
+            found = [line for line in inventory.lines() if _wanted(query, line)]
+            page, last = page_of(found, query.limit)
+            return ToolPage(items=page, next=None if last is None else last.key)
+
+        return await anyio.to_thread.run_sync(find)
+
+    async def one(self, request: ApiRequest) -> ToolDetail:
+        inventory = await take_inventory(self._router, request.principal)
+        card = self._card(inventory, request)
+        pins = await self._router.store.pins.all()
+        held = inventory.quarantined.get(card.key)
+        pin = pins.get(card.key) or (None if held is None else held.pin)
+        return await anyio.to_thread.run_sync(_detail, inventory, card, pin)
+
+    async def switch(self, request: ApiRequest) -> ToolLine:
+        wanted: Switch = request.body
+        card = self._card(await take_inventory(self._router, request.principal), request)
+        await self._router.shutters.switch_tool(
+            card.key, on=wanted.on, by=request.principal.name, reason=wanted.reason
+        )
+        return await self._line(request.principal, card)
+
+    async def _line(self, principal: Principal, card: ToolCard) -> ToolLine:
+        inventory = await take_inventory(self._router, principal)
+        return inventory.line(inventory.cards.get(card.key, card))
+
+    def _card(self, inventory: Inventory, request: ApiRequest) -> ToolCard:
+        server, tool = request.path["server"], request.path["tool"]
+        for key in (f"{server}/{tool}", tool_key(server, tool)):
+            if (card := inventory.cards.get(key)) is not None:
+                return card
+        key = tool_key(server, tool)
+        if any(line.key == key for line in inventory.lines()):
+            title = "The tool is switched off in the settings"
+            status = (
+                409 if request.body is not None else 404
+            )  # it cannot be switched; there is nothing to see
+            raise Problem(status, title, "Nothing is known of it until the settings switch it on again.")
+        near = [near for near in self._router.tools.near(key) if near in inventory.cards]
+        raise Problem(404, "There is no such tool", f"No server offers {key}.", near=near)
+
+
+def _wanted(query: ToolQuery, line: ToolLine) -> bool:
+    words = query.text.casefold().split()
+    return (
+        (query.before is None or line.key > query.before)
+        and query.server in (None, line.server)
+        and query.effect in (None, line.effect)
+        and query.state in (None, line.state)
+        and (not words or holds(words, f"{line.key} {line.title} {line.description}"))
+    )
+
+
+def _detail(inventory: Inventory, card: ToolCard, pin: Pin | None) -> ToolDetail:
+    line = inventory.line(card)
+    held = inventory.quarantined.get(card.key)
+    schema = card.definition.get("inputSchema")
+    return ToolDetail(
+        **{field.name: getattr(line, field.name) for field in fields(line)},
+        card=ToolFacts(
+            key=card.key,
+            server=card.server,
+            name=card.name,
+            exposed_name=card.exposed_name,
+            description=card.description,
+            fingerprint=card.fingerprint,
+            definition=card.definition,
+            instructions=card.instructions,
+        ),
+        intelligence=tuple(_known(card)),
+        schema=schema if isinstance(schema, dict) else {},
+        usage=inventory.usage.get(card.key),
+        pin=pin,
+        change=None if held is None else change_of(held),
+    )
+
+
+def _known(card: ToolCard) -> Iterator[KnownField]:
+    """Every value with a source, by where it stands in the record."""
+    yield _field("effect", card.effect)
+    yield from _inside("", card.intelligence)
+
+
+def _inside(path: str, record: Any) -> Iterator[KnownField]:
+    for part in fields(record):
+        value: Any = getattr(record, part.name)
+        if isinstance(value, Known):
+            yield _field(path + part.name, cast("Known[Any]", value))
+        elif is_dataclass(value):
+            yield from _inside(f"{path}{part.name}.", value)
+        else:
+            why = "read off its schema"
+            yield KnownField(
+                field=path + part.name, value=to_plain(value), source=Source.INFERRED, reason=why
+            )
+
+
+def _field(name: str, known: Known[Any]) -> KnownField:
+    value: Json = to_plain(known.value)
+    return KnownField(field=name, value=value, source=known.source, reason=known.reason)

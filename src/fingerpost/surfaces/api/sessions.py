@@ -1,0 +1,114 @@
+"""Who signed in to the console: a cookie for a key.
+
+The cookie is a random text of which only a hash is kept, in the store, with the id of
+the key that opened the session. The key is looked at again every few seconds: a revoked
+key ends its sessions, and a changed one changes what they may do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from fingerpost.records import Principal, utc_now
+from fingerpost.records.codec import from_json, to_json
+from fingerpost.store import Store
+from fingerpost.store.keys import ApiKey
+
+COOKIE: Final = "fingerpost_session"
+SPACE: Final = "console_sessions"
+FRESH_S: Final = 3.0
+_LENGTH: Final = 43  # of 32 random bytes, as text
+_REMEMBERED: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A session as it is kept."""
+
+    key_id: str
+    csrf: str = field(repr=False)
+    ends: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A session that holds now, and who it stands for."""
+
+    session: Session
+    principal: Principal
+
+
+class Sessions:
+    """Opens, finds and ends sessions."""
+
+    def __init__(self, store: Store, *, hours: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._store = store
+        self._length = timedelta(hours=hours)
+        self._clock = clock
+        self._seen: OrderedDict[str, tuple[Held, float]] = OrderedDict()
+
+    @property
+    def seconds(self) -> int:
+        """How long one lasts."""
+        return int(self._length.total_seconds())
+
+    async def open(self, key: ApiKey) -> tuple[str, Held]:
+        """A new session of the holder of this key. The text is the only copy there will ever be."""
+        token = secrets.token_urlsafe(32)
+        ends = utc_now() + self._length
+        session = Session(key_id=key.key_id, csrf=secrets.token_urlsafe(32), ends=ends)
+        ttl = self._length.total_seconds()
+        await self._store.cache.put(SPACE, _mark(token), to_json(session), ttl=ttl)
+        return token, Held(session=session, principal=_holder(key))
+
+    def remembered(self, token: str) -> Held | None:
+        """The answer of a moment ago, if it was a good one."""
+        held, at = self._seen.get(_mark(token), (None, 0.0))
+        if held is None or self._clock() - at >= FRESH_S or held.session.ends <= utc_now():
+            return None
+        return held
+
+    def has_seen(self, token: str) -> bool:
+        """Whether the cookie was a good one when it came last; it may not be any more."""
+        return _mark(token) in self._seen
+
+    async def find(self, token: str) -> Held | None:
+        """The session of this cookie, if it and its key hold now."""
+        if len(token) != _LENGTH or not token.isascii():
+            return None
+        mark = _mark(token)
+        kept = await self._store.cache.get(SPACE, mark)
+        session = None if not kept else from_json(Session, kept)
+        key = None if session is None else await self._key(session.key_id)
+        if session is None or key is None:
+            self._seen.pop(mark, None)
+            return None
+        held = Held(session=session, principal=_holder(key))
+        self._seen[mark] = (held, self._clock())
+        if len(self._seen) > _REMEMBERED:
+            self._seen.popitem(last=False)
+        return held
+
+    async def close(self, token: str) -> None:
+        """From now on the cookie opens nothing."""
+        self._seen.pop(_mark(token), None)
+        await self._store.cache.put(SPACE, _mark(token), b"", ttl=0)
+
+    async def _key(self, key_id: str) -> ApiKey | None:
+        key = await self._store.keys.get(key_id)
+        return key if key is not None and key.holds(utc_now()) else None
+
+
+def _holder(key: ApiKey) -> Principal:
+    return Principal(name=key.name, kind="key", scope=key.scope, profiles=key.profiles, rights=key.rights)
+
+
+def _mark(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()

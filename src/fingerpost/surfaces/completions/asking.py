@@ -1,0 +1,87 @@
+"""A question as the router takes it: who asks, in which conversation, within which bounds."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from fingerpost.records import Mode, Principal
+from fingerpost.router import Asking, Router
+from fingerpost.surfaces.completions.manner import Manner
+from fingerpost.surfaces.completions.messages import Talk
+from fingerpost.surfaces.completions.reading import Question
+from fingerpost.surfaces.web.reach import Reach
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One question of one caller, everything about it decided."""
+
+    question: Question
+    manner: Manner
+    principal: Principal
+    reach: Reach
+    model: str | None = None  # asked instead of the configured one
+    keyless: bool = False  # nobody could be asked
+
+    @property
+    def conversation(self) -> str:
+        """The id the caller gave, which is theirs alone, or the same for all turns of one conversation."""
+        given = self.manner.conversation
+        if given is None:
+            return derived(self.principal.name, self.reach.profile, self.question.talk)
+        return given if self.principal.kind == "local" else f"{self.principal.name}/{given}"
+
+
+def derived(caller: str, profile: str | None, talk: Talk) -> str:
+    """An id from what stays the same while a conversation grows: its instructions and its first words."""
+    system = [message.text for message in talk.history if message.role in ("system", "developer")]
+    first = next((message.text for message in talk.messages if message.role == "user"), talk.request.text)
+    mark = hashlib.sha256()
+    for text in (caller, profile or "", "\n".join(system), first):
+        mark.update(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
+    return f"conv_{mark.hexdigest()[:32]}"
+
+
+def asking_for(turn: Turn, talk: Talk, router: Router) -> Asking:
+    """What goes with the words of `talk`. What was not said is left to the router."""
+    question, manner = turn.question, turn.manner
+    asking = Asking(
+        history=talk.history,
+        conversation=turn.conversation,
+        caller=turn.principal.name,
+        profile=turn.reach.profile,
+        scopes=turn.reach.scopes,
+        mode=mode_of(turn, router),
+        server=manner.server,
+        max_tools=manner.max_tools,
+        persona=manner.persona,
+        directives=manner.directives or _instructions(turn, router),
+        max_turns=manner.max_turns,
+        seconds=manner.seconds,
+        dry_run=bool(manner.dry_run),
+        model=turn.model,
+        since=talk.since,
+    )
+    if question.options:
+        asking["options"] = question.options
+    if talk.request.parts:
+        asking["parts"] = talk.request.parts
+    if question.tools:
+        asking["caller_tools"] = question.tools
+    if question.tool_choice is not None:
+        asking["tool_choice"] = question.tool_choice
+    return asking
+
+
+def mode_of(turn: Turn, router: Router) -> str:
+    mode = turn.manner.mode or router.settings.completions.mode
+    if mode != "auto":
+        return mode
+    return Mode.KEYLESS if turn.keyless else Mode.SIMPLE
+
+
+def _instructions(turn: Turn, router: Router) -> str | None:
+    named = turn.reach.profile
+    profile = None if named is None else router.settings.profiles.get(named)
+    return None if profile is None else profile.instructions

@@ -1,0 +1,139 @@
+"""In which manner to answer: by the body's field `fingerpost`, by headers, by the name of the model.
+
+The body goes before a header, a header before the suffix of the model's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from fingerpost.router.switches import MODES
+from fingerpost.surfaces.completions.faults import ApiFault
+
+FIELD: Final = "fingerpost"
+HEADER: Final = "x-fingerpost-"
+MOST_TURNS: Final = 100
+MOST_TOOLS: Final = 1000
+LONGEST: Final = {"persona": 20_000, "directives": 20_000, "conversation": 200, "resume": 100, "server": 200}
+_YES: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """What was said about how to answer; None where nothing was."""
+
+    mode: str | None = None
+    profile: str | None = None
+    persona: str | None = None
+    directives: str | None = None
+    conversation: str | None = None
+    server: str | None = None
+    max_tools: int | None = None
+    max_turns: int | None = None
+    seconds: float | None = None
+    dry_run: bool | None = None
+    resume: str | None = None
+
+
+KNOWN: Final = tuple(Manner.__dataclass_fields__)
+
+
+def split_model(name: str) -> tuple[str, str | None]:
+    """The model and the mode in `name:mode`. Names hold colons themselves: only a known mode is a suffix."""
+    base, colon, last = name.rpartition(":")
+    return (base, last) if colon and base and last in MODES else (name, None)
+
+
+def read_manner(
+    body: object, headers: Mapping[str, str], *, suffix: str | None, profiles: Sequence[str]
+) -> Manner:
+    """Everything said. Raises `ApiFault` for what is not known here."""
+    given: dict[str, Any] = {} if suffix is None else {"mode": suffix}
+    where = dict.fromkeys(given, "model")
+    for name in KNOWN:
+        header = f"{HEADER}{name.replace('_', '-')}"
+        if (value := headers.get(header)) is not None:
+            given[name], where[name] = _from_header(name, value, header), header
+    for name, value in _fields(body).items():
+        if value is not None:
+            given[name], where[name] = value, f"{FIELD}.{name}"
+    checked = {name: _checked(name, value, where[name], profiles) for name, value in given.items()}
+    return Manner(**checked)
+
+
+def _fields(body: object) -> Mapping[str, Any]:
+    if body is None:
+        return {}
+    if not isinstance(body, Mapping):
+        raise ApiFault(400, f"`{FIELD}` is an object.", FIELD)
+    fields = cast("Mapping[str, Any]", body)
+    if unknown := [name for name in fields if name not in KNOWN]:
+        raise ApiFault(400, f"`{FIELD}` knows {', '.join(KNOWN)}.", f"{FIELD}.{unknown[0][:60]}")
+    return fields
+
+
+def _from_header(name: str, value: str, header: str) -> Any:
+    """Headers are bytes: numbers and yes or no have to be read, and words may be UTF-8."""
+    try:
+        if name in ("max_tools", "max_turns"):
+            return int(value)
+        if name == "seconds":
+            return float(value)
+        if name == "dry_run":
+            return _YES[value.lower()]
+    except (ValueError, KeyError):
+        raise ApiFault(400, f"{value[:60]!r} is no value for this header.", header) from None
+    try:
+        return value.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return value
+
+
+def _checked(name: str, value: Any, where: str, profiles: Sequence[str]) -> Any:
+    if name == "mode":
+        return _one_of(value, MODES, where, "mode")
+    if name == "profile":
+        return _known_profile(value, profiles, where)
+    if name == "dry_run":
+        if not isinstance(value, bool):
+            raise ApiFault(400, "This is true or false.", where)
+        return value
+    if name in LONGEST:
+        return _text(value, LONGEST[name], where)
+    if name == "seconds":
+        return _number(value, 0.1, 3600, where)
+    return int(_number(value, 1, MOST_TOOLS if name == "max_tools" else MOST_TURNS, where, whole=True))
+
+
+def _known_profile(value: object, profiles: Sequence[str], where: str) -> str:
+    """A profile there is. Raises `ApiFault`."""
+    if not isinstance(value, str) or value not in profiles:
+        there = f"There are {', '.join(sorted(profiles))}." if profiles else "None is configured."
+        raise ApiFault(400, f"There is no profile {_shown(value)} here. {there}", param=where)
+    return value
+
+
+def _one_of(value: object, known: Sequence[str], where: str, what: str) -> str:
+    if not isinstance(value, str) or value not in known:
+        raise ApiFault(400, f"There is no {what} {_shown(value)}; there are {', '.join(known)}.", where)
+    return value
+
+
+def _text(value: object, longest: int, where: str) -> str:
+    if not isinstance(value, str) or not value.strip() or len(value) > longest:
+        raise ApiFault(400, f"This is a text of 1 to {longest} characters.", where)
+    return value
+
+
+def _number(value: object, least: float, most: float, where: str, *, whole: bool = False) -> float:
+    right = isinstance(value, int) or (isinstance(value, float) and not whole)
+    if isinstance(value, bool) or not right or not least <= cast("float", value) <= most:
+        kind = "whole number" if whole else "number"
+        raise ApiFault(400, f"This is a {kind} from {least:g} to {most:g}.", where)
+    return cast("float", value)
+
+
+def _shown(value: object) -> str:
+    return f"{value!r:.60}"

@@ -1,0 +1,154 @@
+"""A body of /v1/chat/completions, read: what is asked, with which tools, and how the answer is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from fingerpost.records import Json, JsonObject
+from fingerpost.surfaces.completions.bodies import fields_of
+from fingerpost.surfaces.completions.faults import ApiFault
+from fingerpost.surfaces.completions.messages import Talk, read_messages, split
+
+MOST_TOOLS: Final = 1024
+MOST_OPTIONS: Final = 100
+LONGEST_NAME: Final = 300
+
+_CHOICES: Final = ("none", "auto", "required")
+_OURS: Final = frozenset(
+    {"model", "messages", "tools", "tool_choice", "stream", "stream_options", "fingerpost"}
+    | {"n", "logprobs", "top_logprobs", "modalities", "audio", "functions", "function_call"}
+)
+# Of client libraries, not of the API: passed on they would change requests that carry our key.
+_NOT_OPTIONS: Final = frozenset({"extra_headers", "extra_query", "extra_body", "timeout"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a caller wants to have answered, in whichever API they asked it."""
+
+    model: str  # as they wrote it
+    talk: Talk
+    tools: tuple[JsonObject, ...] = ()
+    tool_choice: Json = None
+    options: JsonObject = field(default_factory=dict[str, Json])
+    stream: bool = False
+    include_usage: bool = False
+    manner: object = None  # the field `fingerpost`, unread
+    echo: JsonObject = field(default_factory=dict[str, Json])  # said again in the answer
+
+
+def read_chat(body: Mapping[str, Any]) -> Question:
+    """Raises `ApiFault` naming the `param` that is wrong or cannot be had."""
+    _check_shape(body)
+    tools = read_tools(body.get("tools"))
+    stream = read_flag(body, "stream")
+    return Question(
+        model=read_model(body),
+        talk=split(read_messages(body.get("messages"))),
+        tools=tools,
+        tool_choice=_choice(body.get("tool_choice"), tools),
+        options=options_of(body, _OURS),
+        stream=stream,
+        include_usage=_include_usage(body.get("stream_options"), stream),
+        manner=body.get("fingerpost"),
+    )
+
+
+def read_model(body: Mapping[str, Any]) -> str:
+    model = body.get("model")
+    if not isinstance(model, str) or not model.isprintable() or not 0 < len(model) <= LONGEST_NAME:
+        raise ApiFault(400, "`model` names the model: `fingerpost` is the one configured here.", "model")
+    return model
+
+
+def read_flag(body: Mapping[str, Any], name: str) -> bool:
+    value = body.get(name)
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    raise ApiFault(400, f"`{name}` is true or false.", name)
+
+
+def options_of(body: Mapping[str, Any], ours: frozenset[str]) -> JsonObject:
+    """Everything else: for the model that answers, as the caller wrote it."""
+    options = {name: value for name, value in body.items() if name not in ours and value is not None}
+    if wrong := sorted(_NOT_OPTIONS.intersection(options)):
+        raise ApiFault(400, f"`{wrong[0]}` belongs to the client, not into the request.", wrong[0])
+    if len(options) > MOST_OPTIONS:
+        raise ApiFault(400, f"A request has at most {MOST_OPTIONS} options.")
+    return options
+
+
+def _check_shape(body: Mapping[str, Any]) -> None:
+    """What would change the shape of the answer, and cannot be had."""
+    if body.get("functions") is not None or body.get("function_call") is not None:
+        name = "functions" if body.get("functions") is not None else "function_call"
+        raise ApiFault(400, "Functions are the old form of tools: send `tools` and `tool_choice`.", name)
+    if body.get("n") not in (None, 1):
+        raise ApiFault(400, "One answer at a time: tools would run for each.", "n")
+    if body.get("logprobs") or body.get("top_logprobs") is not None:
+        name = "logprobs" if body.get("logprobs") else "top_logprobs"
+        raise ApiFault(
+            400, "Probabilities of tokens cannot be given: an answer may take several models.", name
+        )
+    if body.get("audio") is not None:
+        raise ApiFault(400, "Answers are text here.", "audio")
+    modalities: object = body.get("modalities")
+    if modalities is not None and modalities != ["text"]:
+        raise ApiFault(400, 'Answers are text here: `modalities` can only be ["text"].', "modalities")
+
+
+def read_tools(value: object) -> tuple[JsonObject, ...]:
+    """The caller's own tools, as they wrote them."""
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise ApiFault(400, "`tools` is a list.", "tools")
+    tools = cast("list[object]", value)
+    if len(tools) > MOST_TOOLS:
+        raise ApiFault(400, f"A request has at most {MOST_TOOLS} tools.", "tools")
+    names: set[str] = set()
+    for at, tool in enumerate(tools):
+        name = _tool_name(tool, f"tools[{at}]")
+        if name in names:
+            raise ApiFault(400, f"Two tools are called {name[:60]!r}.", f"tools[{at}].function.name")
+        names.add(name)
+    return cast("tuple[JsonObject, ...]", tuple(tools))
+
+
+def _tool_name(tool: object, where: str) -> str:
+    fields = fields_of(tool)
+    if fields.get("type") != "function":
+        raise ApiFault(400, "A tool is of type `function` here.", f"{where}.type")
+    function = fields.get("function")
+    name = fields_of(function).get("name")
+    if not isinstance(name, str) or not name:
+        raise ApiFault(400, "A tool has a function with a name.", f"{where}.function.name")
+    return name
+
+
+def tool_names(tools: tuple[JsonObject, ...]) -> set[str]:
+    return {str(cast("Mapping[str, Json]", tool["function"])["name"]) for tool in tools}
+
+
+def _choice(value: object, tools: tuple[JsonObject, ...]) -> Json:
+    if value is None or value in _CHOICES:
+        return cast("Json", value)
+    fields = fields_of(value)
+    function = fields_of(fields.get("function"))
+    if fields.get("type") != "function" or not function:
+        choices = ", ".join(_CHOICES)
+        raise ApiFault(400, f"`tool_choice` is {choices}, or names a function of `tools`.", "tool_choice")
+    name = function.get("name")
+    if not isinstance(name, str) or name not in tool_names(tools):
+        raise ApiFault(400, f"No tool of yours is called {name!r:.60}.", "tool_choice.function.name")
+    return cast("Json", value)
+
+
+def _include_usage(value: object, stream: bool) -> bool:
+    if value is None:
+        return False
+    if not stream:
+        raise ApiFault(400, "`stream_options` goes only with `stream`.", "stream_options")
+    return fields_of(value).get("include_usage") is True

@@ -1,0 +1,84 @@
+"""Serves the console's files: its page at `/`, the rest below `/console/`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import anyio.to_thread
+
+from fingerpost.surfaces.console.files import FOLDER, INDEX, StaticFile, read_files
+from fingerpost.surfaces.web.asgi import AsgiScope, Fault, Header, Receive, Send, headers_of, respond
+from fingerpost.surfaces.web.gate import Gate
+
+PREFIX: Final = "/console/"
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS: Final[tuple[Header, ...]] = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-cache"),  # kept, but asked for again: an upgrade is seen at once
+)
+_PLAIN: Final[Header] = (b"content-type", b"text/plain; charset=utf-8")
+_PAGE: Final[Header] = (b"content-type", b"text/html; charset=utf-8")
+_NOT_FOUND: Final = (
+    b'<!doctype html><html lang="en"><meta charset="utf-8"><title>Not here - Fingerpost</title>'
+    b'<meta name="viewport" content="width=device-width"><h1>There is nothing at this address</h1>'
+    b'<p><a href="/">Go to the console</a></p></html>'
+)
+
+
+class ConsoleApp:
+    """Answers from memory. Who comes by another name than ours gets nothing (DNS rebinding)."""
+
+    def __init__(self, files: Mapping[str, StaticFile], gate: Gate) -> None:
+        self._files = files
+        self._gate = gate
+
+    async def drain(self, seconds: float) -> None:
+        """Nothing here takes time."""
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        try:
+            headers, _ = headers_of(scope["headers"])
+        except Fault as fault:
+            await respond(send, fault.status, fault.message.encode(), (_PLAIN, *_HEADERS))
+            return
+        if not self._gate.allows_page(headers):
+            message = b"This address is not one of this Fingerpost's. If it is: gateway.allowed_hosts.\n"
+            await respond(send, 403, message, (_PLAIN, *_HEADERS))
+        elif scope["method"] not in {"GET", "HEAD"}:
+            await respond(send, 405, b"Use GET.\n", ((b"allow", b"GET, HEAD"), _PLAIN, *_HEADERS))
+        else:
+            await self._give(scope, headers, send)
+
+    async def _give(self, scope: AsgiScope, headers: Mapping[str, str], send: Send) -> None:
+        path: str = scope["path"]
+        name = INDEX if path in {"/", PREFIX, PREFIX.rstrip("/")} else path.removeprefix(PREFIX)
+        found = self._files.get(name) if name == INDEX or path.startswith(PREFIX) else None
+        bodiless = scope["method"] == "HEAD"
+        if found is None:
+            await respond(send, 404, b"" if bodiless else _NOT_FOUND, (_PAGE, *_HEADERS))
+            return
+        common = ((b"etag", found.etag.encode()), *_HEADERS)
+        if headers.get("if-none-match") == found.etag:
+            await send({"type": "http.response.start", "status": 304, "headers": [*common]})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        media = (b"content-type", found.media.encode())
+        await respond(send, 200, b"" if bodiless else found.body, (media, *common))
+
+
+@asynccontextmanager
+async def open_console(gate: Gate, *, folder: Path = FOLDER) -> AsyncGenerator[ConsoleApp]:
+    """The console, for the paths `/` and `/console`."""
+    yield ConsoleApp(await anyio.to_thread.run_sync(read_files, folder), gate)

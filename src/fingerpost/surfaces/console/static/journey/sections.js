@@ -1,0 +1,139 @@
+// One section of a journey.
+
+import { Badge, Bar, Bidi, Code, Facts, Json, html, visible } from "../ui.js";
+import { CallSection } from "./call.js";
+import { Shortlist } from "./shortlist.js";
+
+const KINDS = {
+  need: Need,
+  servers: Servers,
+  shortlist: ({ section }) => html`<${Shortlist} shortlist=${section.shortlist} tokens=${section.tokens} />`,
+  widened: Widened,
+  selection: SelectionSection,
+  review: ReviewSection,
+  thought: Thought,
+  plan: ({ section }) => html`<h3>Still to do</h3><${Bidi} text=${section.text} block=${true} />`,
+  call: ({ section, me, onChanged }) => html`<${CallSection} call=${section.call} me=${me} onChanged=${onChanged} />`,
+  question: ({ section }) => html`<h3>Asked back</h3><${Bidi} text=${section.question.text} block=${true} />`,
+  answer: Answer,
+  note: Note,
+};
+
+export function Section({ section, me, onChanged }) {
+  const Kind = KINDS[section.type];
+  return html`<section class="panel"><${Kind} section=${section} me=${me} onChanged=${onChanged} /></section>`;
+}
+
+const NEEDS = { tool: ["info", "a tool is needed"], none: ["good", "no tool is needed"], unclear: ["warn", "unclear whether a tool is needed"] };
+
+function Need({ section }) {
+  const { need, signals } = section;
+  const [tone, words] = NEEDS[need.verdict];
+  return html`<h3>Need <${Badge} tone=${tone}>${words}<//></h3>
+    <${Share} value=${need.score} label="How likely a tool is needed" />
+    ${need.reasons.length ? html`<ul class="reasons">${need.reasons.map((reason) => html`<li><${Bidi} text=${reason} /></li>`)}</ul>` : null}
+    <${Facts} rows=${signalRows(signals)} />`;
+}
+
+function signalRows(signals) {
+  return [
+    ["Language", signals.language === "und" ? null : signals.language],
+    ["In English", signals.gloss ? html`<${Bidi} text=${signals.gloss} />` : null],
+    ["About", signals.intents.slice(0, 3).map((intent) => intent.category).join(", ")],
+    ["Names outright", signals.mentions.map((mention) => visible(mention.name)).join(", ")],
+    ["Holds", signals.entities.length ? signals.entities.map((entity) => html`<span class="entity">${entity.kind} <${Bidi} text=${entity.text} /></span> `) : null],
+    ["Urgent", signals.urgent ? "yes" : null],
+  ];
+}
+
+/** A number from 0 to 1 as a bar with its value. */
+export function Share({ value, label, tone = "info" }) {
+  return html`<div class="share">
+    <span class="share-label">${label}</span>
+    <${Bar} value=${value} max=${1} tone=${tone} label="${label}: ${value.toFixed(2)}" />
+    <span class="share-value">${value.toFixed(2)}</span>
+  </div>`;
+}
+
+const CHOSEN_BY = { scores: "by their scores", model: "by a model", off: "all of them: there are few" };
+
+function Servers({ section }) {
+  const { servers, left_out: left, by, reasoning } = section.choice;
+  return html`<h3>Servers <span class="faint">${CHOSEN_BY[by] ?? visible(by)}</span></h3>
+    <p class="row">${servers.map((server) => html`<${Badge} tone="good"><bdi>${visible(server)}</bdi><//>`)}
+      ${left.map((server) => html`<${Badge} title="left out"><s><bdi>${visible(server)}</bdi></s><//>`)}</p>
+    ${reasoning ? html`<${Bidi} text=${reasoning} block=${true} class="faint" />` : null}`;
+}
+
+function Widened({ section }) {
+  return html`<h3>Looked at more tools <span class="faint">${section.tools.length} now</span></h3>
+    <${Bidi} text=${section.reason} block=${true} />`;
+}
+
+function SelectionSection({ section }) {
+  const { selection, alternatives, beside } = section;
+  if (!selection) return html`<h3>Selection <${Badge}>no tool<//></h3><p>The model wants none of the tools offered.</p>`;
+  return html`<h3>Selection</h3>
+    ${[selection, ...beside].map((one) => html`<${Choice} choice=${one} />`)}
+    ${alternatives.length
+      ? html`<details><summary>${alternatives.length} ${alternatives.length === 1 ? "alternative" : "alternatives"}</summary>
+          ${alternatives.map((one) => html`<${Choice} choice=${one} />`)}</details>`
+      : null}`;
+}
+
+function Choice({ choice }) {
+  return html`<div class="choice">
+    <p class="row"><${ToolLink} tool=${choice.tool} /></p>
+    ${choice.reasoning ? html`<${Bidi} text=${choice.reasoning} block=${true} />` : null}
+    <${Share} value=${choice.confidence} label="Claimed confidence" />
+    ${Object.keys(choice.arguments).length ? html`<${Json} value=${choice.arguments} label="Arguments the model wrote" />` : null}
+  </div>`;
+}
+
+/** A tool's key, leading to its page. */
+export function ToolLink({ tool }) {
+  const slash = tool.indexOf("/");
+  if (slash < 0) return html`<${Code}>${tool}<//>`;
+  const href = `#/tools/${encodeURIComponent(tool.slice(0, slash))}/${encodeURIComponent(tool.slice(slash + 1))}`;
+  return html`<a href=${href}><${Code}>${tool}<//></a>`;
+}
+
+const VERDICTS = { go: ["good", "go"], ask: ["warn", "ask a person"], decline: ["bad", "decline"] };
+
+function ReviewSection({ section }) {
+  const { review, confidence } = section;
+  const [tone, words] = confidence ? VERDICTS[confidence.verdict] : ["plain", ""];
+  return html`<h3>${review ? "Review" : "Confidence"} ${words ? html`<${Badge} tone=${tone}>${words}<//>` : null}
+      ${review ? html` <${Badge} tone=${review.failed ? "plain" : review.approved ? "good" : "bad"}>${review.failed ? "no opinion" : review.approved ? "approved" : "not approved"}<//>` : null}</h3>
+    ${review?.reasoning ? html`<${Bidi} text=${review.reasoning} block=${true} />` : null}
+    ${confidence ? html`<${Confidence} confidence=${confidence} tone=${tone} />` : null}`;
+}
+
+function Confidence({ confidence, tone }) {
+  return html`<div class="shares">
+      <${Share} value=${confidence.claim} label="Claim of the selecting model" />
+      <${Share} value=${confidence.review} label="Second opinion" />
+      <${Share} value=${confidence.margin} label="Margin in the shortlist" />
+      <${Share} value=${confidence.score} label=${confidence.calibrated ? "Together, calibrated" : "Together"} tone=${tone} />
+    </div>
+    <${Bidi} text=${confidence.reason} block=${true} class="faint" />`;
+}
+
+function Thought({ section }) {
+  return html`<h3>Thought <span class="faint">turn ${section.turn}</span></h3><${Bidi} text=${section.text} block=${true} />`;
+}
+
+function Answer({ section }) {
+  return html`<h3>Answer <span class="faint">by ${visible(section.by)}</span></h3>
+    <${Bidi} text=${section.text} block=${true} class="answer-text" />
+    <${Sources} sources=${section.sources} />`;
+}
+
+export function Sources({ sources }) {
+  if (!sources.length) return null;
+  return html`<p class="row sources"><span class="faint">Rests on</span> ${sources.map((tool) => html`<${ToolLink} tool=${tool} />`)}</p>`;
+}
+
+function Note({ section }) {
+  return html`<h3><${Badge} tone=${section.tone}>${section.title}<//></h3><${Bidi} text=${section.text} block=${true} />`;
+}

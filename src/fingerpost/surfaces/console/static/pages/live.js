@@ -1,0 +1,169 @@
+// Requests as they arrive; each opens into its journey.
+
+import { get } from "../api.js";
+import { MOST_LINES, live, merge } from "../live.js";
+import { usePacket } from "../follow.js";
+import { journeyOf } from "../journey.js";
+import { Journey, OutcomeBadge, RequestFacts, Spent, outcomeOf } from "../journey/view.js";
+import { Bidi, Button, Chip, Empty, Page, Problem, Skeleton, duration, html, number, useKeys, useMemo, useRef, useState, useStore, visible } from "../ui.js";
+import { clock, exact } from "../ui/time.js";
+
+export default function Live({ params, me }) {
+  const [packetId] = params;
+  return packetId ? html`<${OnePacket} key=${packetId} packetId=${packetId} me=${me} />` : html`<${List} />`;
+}
+
+// The list
+
+const MOST_ROWS = 100;
+const FAILED = new Set(["failed", "limited"]);
+const STATES = {
+  running: (line) => line.state === "running",
+  waiting: (line) => line.state === "waiting",
+  failed: (line) => FAILED.has(line.outcome) || (line.kind === "call" && line.state === "ended" && line.outcome !== "succeeded"),
+};
+const KINDS = { request: "requests", call: "calls" };
+
+/** The lines that pass: any of the chosen states, any of the chosen kinds, and the words. */
+export function passing(lines, { text, states, kinds }) {
+  const words = text.trim().toLowerCase();
+  const said = (line) => [line.prompt, line.caller, line.conversation, line.packet_id, ...line.tools].join(" ").toLowerCase();
+  return lines.filter(
+    (line) =>
+      (!states.length || states.some((state) => STATES[state](line))) &&
+      (!kinds.length || kinds.includes(line.kind)) &&
+      (!words || said(line).includes(words)),
+  );
+}
+
+function List() {
+  const { lines, state } = useStore(live);
+  const [filter, setFilter] = useState({ text: "", states: [], kinds: [] });
+  const [paused, setPaused] = useState(null);
+  const [older, setOlder] = useState({ lines: [], busy: false, error: null, done: false });
+  const held = useMemo(() => merge(paused ?? lines, older.lines, 2 * MOST_LINES), [paused, lines, older.lines]);
+  const shown = useMemo(() => passing(held, filter), [held, filter]);
+  useKeys(useRowKeys());
+  const change = (next) => {
+    setFilter({ ...filter, ...next });
+    setOlder({ lines: [], busy: false, error: null, done: false });
+  };
+  const missed = paused ? lines.filter((line) => line.seq > (paused[0]?.seq ?? -1)).length : 0;
+  const actions = html`<${Button} onClick=${() => setPaused(paused ? null : lines)}>${paused ? `Go on${missed ? ` (${missed} new)` : ""}` : "Pause"}<//>`;
+  const look = () => findOlder({ filter, before: held.at(-1)?.seq, older, setOlder });
+  return html`<${Page} title="Live" actions=${actions}>
+    <${Filters} filter=${filter} change=${change} lines=${held} />
+    <${Rows} lines=${shown.slice(0, MOST_ROWS + older.lines.length)} total=${held.length} connecting=${state === "connecting"} filter=${filter} />
+    ${older.error ? html`<${Problem} error=${older.error} onRetry=${look} />` : null}
+    ${held.length && !older.done && older.lines.length < MOST_LINES
+      ? html`<div class="row"><${Button} tone="quiet" busy=${older.busy} onClick=${look}>${filter.text ? "Search older requests" : "Show older requests"}<//></div>`
+      : null}
+  <//>`;
+}
+
+async function findOlder({ filter, before, older, setOlder }) {
+  setOlder({ ...older, busy: true, error: null });
+  const kind = filter.kinds.length === 1 ? filter.kinds[0] : undefined;
+  try {
+    const page = await get("/api/packets", { limit: 50, before, text: filter.text.trim(), kind });
+    setOlder({ lines: [...older.lines, ...page.items], busy: false, error: null, done: page.next === null });
+  } catch (error) {
+    setOlder({ ...older, busy: false, error });
+  }
+}
+
+const toggled = (list, one) => (list.includes(one) ? list.filter((other) => other !== one) : [...list, one]);
+
+function Filters({ filter, change, lines }) {
+  const count = (state) => lines.reduce((sum, line) => sum + (STATES[state](line) ? 1 : 0), 0);
+  return html`<div class="filters" role="search">
+    <input type="search" data-search="" aria-label="Filter by words, tool, caller or id" placeholder="Filter by words, tool, caller or id" value=${filter.text} onInput=${(event) => change({ text: event.target.value })} dir="auto" />
+    <div class="row" role="group" aria-label="Show only">
+      ${Object.keys(STATES).map((state) => html`<${Chip} key=${state} on=${filter.states.includes(state)} onClick=${() => change({ states: toggled(filter.states, state) })}>${state} <span class="chip-count">${count(state)}</span><//>`)}
+      <span class="chip-gap" aria-hidden="true"></span>
+      ${Object.entries(KINDS).map(([kind, title]) => html`<${Chip} key=${kind} on=${filter.kinds.includes(kind)} onClick=${() => change({ kinds: toggled(filter.kinds, kind) })}>${title}<//>`)}
+    </div>
+  </div>`;
+}
+
+/** j and k go from line to line. */
+function useRowKeys() {
+  const step = (by) => () => {
+    const rows = [...document.querySelectorAll(".line")];
+    const place = rows.indexOf(document.activeElement);
+    rows[Math.min(rows.length - 1, Math.max(0, place + by))]?.focus();
+  };
+  return useRef({ j: step(1), k: step(-1) }).current;
+}
+
+function Rows({ lines, total, connecting, filter }) {
+  if (!total && connecting) return html`<${Skeleton} lines=${5} />`;
+  if (!total) return html`<${Nothing} />`;
+  if (!lines.length) return html`<${Empty} title="No line passes the filter">${total} ${total === 1 ? "request is" : "requests are"} held back. Take a word or a chip away${filter.text ? ", or search the older ones" : ""}.<//>`;
+  return html`<div class="lines-box">
+    <div class="lines-head" aria-hidden="true"><span>Time</span><span>Request</span><span>Tools</span><span>Outcome</span><span class="end">Saved</span><span class="end">Took</span></div>
+    <ol class="lines" aria-label="Requests, newest first">
+      ${lines.map(rowOf)}
+    </ol>
+  </div>`;
+}
+
+function Nothing() {
+  return html`<${Empty} title="No requests yet" action=${html`<a class="button main" href="#/ask">Ask something</a>`}>
+    <p>Every request that reaches Fingerpost becomes a line here: from this console, the command line, an MCP client
+      or anything that speaks the OpenAI API. A line opens into its journey, while it happens.</p>
+    <p>Try <a href=${`#/ask?request=${encodeURIComponent("What time is it in Tokyo right now?")}`}>“What time is it in Tokyo right now?”</a></p>
+  <//>`;
+}
+
+/**
+ * A line of the list, without components inside: one that has left the page keeps the list it was in, that
+ * list keeps others that have left, and fifty requests a second become a leak.
+ */
+function rowOf(line) {
+  const [tone, words] = outcomeOf(line.state === "waiting" ? "waiting" : line.outcome, line.state);
+  return html`<li key=${line.packet_id}>
+    <a class="line ${line.state}" href=${`#/live/${encodeURIComponent(line.packet_id)}`}>
+      <span class="line-time"><time datetime=${line.at} title=${exact(line.at)}>${clock(line.at)}</time></span>
+      <span class="line-prompt">${line.kind === "call" ? html`<span class="line-kind">${line.kind}</span>` : null}<bdi dir="auto">${visible(line.prompt || "(no words)")}</bdi></span>
+      <span class="line-tools">${toolsOf(line)}</span>
+      <span class="line-outcome"><span class="badge ${tone}">${words}</span></span>
+      <span class="line-saved end" title="Tokens saved against offering every tool">${line.saved_tokens ? number(line.saved_tokens) : "–"}</span>
+      <span class="line-took end">${line.milliseconds === null ? "…" : duration(line.milliseconds)}</span>
+    </a>
+  </li>`;
+}
+
+function toolsOf(line) {
+  if (line.tools.length) {
+    const more = line.tools.length - 1;
+    return html`<code dir="ltr">${visible(line.tools[0])}</code>${more ? html` <span class="faint">+${more}</span>` : null}${line.fallbacks ? html` <span class="faint" title="a fallback took over">↪</span>` : null}`;
+  }
+  if (line.kind === "call" || line.need === null) return html`<span class="faint">${line.mode ?? ""}</span>`;
+  return html`<span class="faint">${line.need === "none" ? "no tool needed" : `${line.offered} of ${line.considered} offered`}</span>`;
+}
+
+// One packet
+
+function OnePacket({ packetId, me }) {
+  const { events, line: loaded, error, running, reload } = usePacket(packetId);
+  const { lines } = useStore(live);
+  const line = lines.find((one) => one.packet_id === packetId) ?? loaded;
+  const journey = useMemo(() => journeyOf(events), [events]);
+  const back = html`<a class="button" href="#/live">← All requests</a>`;
+  if (error) {
+    return html`<${Page} title="Request" actions=${back}><${Problem} error=${error} onRetry=${error.status === 404 ? undefined : reload} /><//>`;
+  }
+  if (!events.length) return html`<${Page} title="Request" actions=${back}><${Skeleton} lines=${8} /><//>`;
+  const prompt = journey.request.prompt || line?.prompt || "";
+  return html`<${Page} title=${journey.request.bare ? "Call" : "Request"} actions=${back}>
+    <section class="panel stack asked">
+      <div class="row"><${OutcomeBadge} outcome=${line?.state === "waiting" ? "waiting" : (journey.outcome.outcome ?? line?.outcome)} state=${line?.state ?? "running"} />
+        <span class="faint mono" dir="ltr">${visible(packetId)}</span></div>
+      <${Bidi} text=${prompt} block=${true} class="asked-text" />
+      <${RequestFacts} journey=${journey} line=${line} />
+      <${Spent} journey=${journey} line=${line} />
+    </section>
+    <${Journey} events=${events} line=${line} running=${running && line?.state !== "waiting"} me=${me} />
+  <//>`;
+}

@@ -1,0 +1,200 @@
+// Servers: how each is doing, why, and what a person can do about it.
+import {
+  Badge,
+  Bidi,
+  Button,
+  Code,
+  Empty,
+  Facts,
+  Page,
+  Problem,
+  Skeleton,
+  Table,
+  Time,
+  duration,
+  html,
+  number,
+  toast,
+  useEffect,
+  useLoad,
+  visible,
+} from "../ui.js";
+import { post } from "../api.js";
+import { useAct } from "./paging.js";
+import { Switch } from "./switch.js";
+
+const STATES = {
+  ready: { tone: "good", words: "ready" },
+  degraded: { tone: "warn", words: "partly" },
+  connecting: { tone: "info", words: "connecting" },
+  idle: { tone: "plain", words: "not asked yet" },
+  down: { tone: "bad", words: "down" },
+  disabled: { tone: "plain", words: "off" },
+};
+
+const BREAKERS = {
+  closed: { tone: "good", words: "closed: calls go through" },
+  half_open: { tone: "warn", words: "half open: one call is let through to see" },
+  open: { tone: "bad", words: "open: calls are held off after too many failures" },
+};
+
+const AGAIN_MS = 5000;
+
+export default function Servers({ params: [name], me }) {
+  return name ? html`<${Server} key=${name} name=${name} me=${me} />` : html`<${ServerList} />`;
+}
+
+/** `useLoad` that looks again now and then: a server comes and goes without anybody asking. */
+function useWatched(path) {
+  const loaded = useLoad(path);
+  useEffect(() => {
+    const timer = setInterval(() => !document.hidden && loaded.reload(), AGAIN_MS);
+    return () => clearInterval(timer);
+  }, [loaded.reload]);
+  return loaded;
+}
+
+// ---- all of them ---------------------------------------------------------------------------------------
+
+function ServerList() {
+  const { data, error, reload } = useWatched("/api/servers");
+  const items = data?.items ?? [];
+  const up = items.filter((one) => one.state === "ready" || one.state === "degraded").length;
+  return html`<${Page} title="Servers">
+    ${items.length
+      ? html`<p class="lead">${up} of ${items.length} answer; ${number(items.reduce((sum, one) => sum + (one.tools ?? 0), 0))} tools in all.</p>`
+      : null}
+    ${error ? html`<${Problem} error=${error} onRetry=${reload} />` : null}
+    ${!data && !error ? html`<${Skeleton} lines=${6} />` : null}
+    ${data ? html`<${Table} label="Servers" columns=${COLUMNS} rows=${items} rowHref=${linkTo} empty=${html`<${NoServers} />`} />` : null}
+  <//>`;
+}
+
+const linkTo = (server) => `#/servers/${encodeURIComponent(server.name)}`;
+
+const COLUMNS = [
+  { key: "name", title: "Server", render: (row) => html`<strong>${row.name}</strong>` },
+  { key: "state", title: "State", render: (row) => html`<${StateBadge} server=${row} />` },
+  { key: "reason", title: "Why", class: "wide-cell", render: (row) => (row.reason ? html`<${Bidi} text=${row.reason} />` : null) },
+  { key: "tools", title: "Tools", align: "end", render: (row) => number(row.tools) },
+  { key: "transport", title: "By", class: "nowrap roomy", render: (row) => row.transport.replace("_", " ") },
+  { key: "latency", title: "Latency", align: "end", class: "nowrap roomy", render: (row) => duration(row.latency) },
+  { key: "breaker", title: "Breaker", render: (row) => html`<${BreakerBadge} breaker=${row.breaker} />` },
+  { key: "since", title: "Since", class: "nowrap roomy", render: (row) => html`<${Time} at=${row.since} />` },
+];
+
+function StateBadge({ server }) {
+  const { tone, words } = STATES[server.on ? server.state : "disabled"] ?? { tone: "plain", words: server.state };
+  return html`<${Badge} tone=${tone}>${words}<//>`;
+}
+
+const isClosed = (breaker) => breaker.state === "closed";
+
+function BreakerBadge({ breaker: { state } }) {
+  if (state === "closed") return html`<span class="faint">closed</span>`;
+  return html`<${Badge} tone=${BREAKERS[state]?.tone ?? "plain"} title=${BREAKERS[state]?.words}>breaker ${state.replace("_", " ")}<//>`;
+}
+
+function NoServers() {
+  return html`<${Empty} title="No servers yet">
+    <p>
+      Fingerpost routes to MCP servers. Write them into <code>fingerpost.json</code> in the shape other programs
+      use, add one with <code>fingerpost servers add</code>, or take over what you have with
+      <code>fingerpost import</code>; then start <code>fingerpost serve</code> again.
+    </p>
+  <//>`;
+}
+
+// ---- one of them ---------------------------------------------------------------------------------------
+
+function Server({ name, me }) {
+  const path = `/api/servers/${encodeURIComponent(name)}`;
+  const { data, error, reload } = useWatched(path);
+  if (!data) {
+    return html`<${Page} title=${name}>
+      ${error ? html`<${Problem} error=${error} onRetry=${reload} />` : html`<${Skeleton} lines=${6} />`}
+    <//>`;
+  }
+  return html`<${Page} title=${name}>
+    <p class="crumbs"><a href="#/servers">Servers</a> / <${Code}>${name}<//></p>
+    <div class="badges"><${StateBadge} server=${data} />${isClosed(data.breaker) ? null : html` <${BreakerBadge} breaker=${data.breaker} />`}</div>
+    <${Trouble} server=${data} />
+    ${me?.rights?.includes("manage") ? html`<${Actions} path=${path} server=${data} onDone=${reload} />` : null}
+    <${Facts}
+      rows=${[
+        ["Tools", html`<a href=${`#/tools?server=${encodeURIComponent(name)}`}>${number(data.tools)}</a>${data.dropped ? `, ${data.dropped} left out` : ""}`],
+        ["Reached by", data.transport.replace("_", " ")],
+        ["Says it is", visible(data.version)],
+        ["Protocol", visible(data.protocol)],
+        ["Latency", data.latency === null || data.latency === undefined ? null : duration(data.latency)],
+        ["Breaker", visible(breakerWords(data.breaker))],
+        ["In this state since", html`<${Time} at=${data.since} />`],
+      ]}
+    />
+    ${data.stderr_tail
+      ? html`<details class="raw"><summary>The last it wrote to its log</summary><pre class="json" dir="ltr" tabindex="0"><${Bidi} text=${data.stderr_tail} /></pre></details>`
+      : null}
+    <${ItsTools} name=${name} />
+  <//>`;
+}
+
+function breakerWords({ state, reason, retry_in: retry }) {
+  const again = retry ? `; tried again in about ${duration(retry * 1000)}` : "";
+  return `${BREAKERS[state]?.words ?? state}${reason ? ` (${reason})` : ""}${again}`;
+}
+
+const WHAT_TO_DO = {
+  stdio: "Run its command in a terminal to see what it says, correct fingerpost.json, then reconnect.",
+  http: "See whether its address answers and whether it wants you to sign in (fingerpost servers login), then reconnect.",
+  sse: "See whether its address answers and whether it wants you to sign in (fingerpost servers login), then reconnect.",
+};
+
+function WhyOff({ off }) {
+  if (!off) return html`<p class="notice">Disabled in the settings. Set <code>enabled</code> there, and start again.</p>`;
+  const why = off.reason ? html`: <q><${Bidi} text=${off.reason} /></q>` : null;
+  return html`<p class="notice">Switched off by <strong><bdi>${off.by}</bdi></strong> <${Time} at=${off.at} />${why}. Its tools are off with it.</p>`;
+}
+
+function Trouble({ server }) {
+  if (!server.on) return html`<${WhyOff} off=${server.switched_off} />`;
+  if (server.state !== "down" && !server.reason) return null;
+  const what = server.hint || (server.state === "down" ? WHAT_TO_DO[server.transport] : null);
+  return html`<div class="notice">
+    <p><strong>${server.state === "down" ? "It does not answer" : "Not everything is right"}.</strong> <${Bidi} text=${server.reason ?? ""} /></p>
+    ${what ? html`<p><strong>What to do:</strong> <${Bidi} text=${what} /></p>` : null}
+    ${server.retry_in ? html`<p class="faint">Fingerpost tries again by itself in about ${duration(server.retry_in * 1000)}.</p>` : null}
+  </div>`;
+}
+
+function Actions({ path, server, onDone }) {
+  const { busy, error, run } = useAct();
+  const act = (way, words) => async () => {
+    const done = await run(async () => (await post(`${path}/${way}`)) ?? true);
+    if (done !== undefined) toast(words, "good");
+    onDone();
+  };
+  if (!server.on && !server.switched_off) return null; // the settings did it, the settings undo it
+  return html`<div class="acts">
+    ${!server.on ? null : html`<${Button} busy=${busy} onClick=${act("reconnect", `${server.name} is connected anew`)}>Reconnect<//>`}
+    ${isClosed(server.breaker) ? null : html`<${Button} tone="main" busy=${busy} onClick=${act("breaker/reset", "The breaker is closed")}>Close the breaker<//>`}
+    <${Switch} path=${`${path}/switch`} name=${server.name} on=${server.on} what="server" onDone=${onDone} />
+    ${error ? html`<${Problem} error=${error} />` : null}
+  </div>`;
+}
+
+function ItsTools({ name }) {
+  const { data } = useLoad(`/api/tools?limit=100&server=${encodeURIComponent(name)}`);
+  if (!data?.items.length) return null;
+  return html`<section>
+    <h2>Its tools</h2>
+    <ul class="tool-list">
+      ${data.items.map(
+        (tool) => html`<li key=${tool.key}>
+          <a href=${`#/tools/${encodeURIComponent(tool.server)}/${encodeURIComponent(tool.name)}`}>${tool.name}</a>
+          ${tool.state === "offered" ? null : html` <span class="faint">${tool.state.replace("_", " ")}</span>`}
+        </li>`,
+      )}
+    </ul>
+    ${data.next ? html`<p><a href=${`#/tools?server=${encodeURIComponent(name)}`}>All of them</a></p>` : null}
+  </section>`;
+}

@@ -1,0 +1,145 @@
+// What is around every page: navigation, connection, colours, keys.
+
+import { signOut } from "./api.js";
+import { Dialog, Toast, html, keysOn, toast, useEffect, useKeys, useState, useStore } from "./ui.js";
+
+const PLACES = [
+  { name: "live", title: "Live", key: "l", icon: "M3 12h4l3-8 4 16 3-8h4" },
+  { name: "ask", title: "Ask", key: "k", icon: "M4 5h16v11H9l-5 4z" },
+  { name: "approvals", title: "Approvals", key: "a", icon: "M5 3h14v18H5zM8.500 12l2.500 2.500 5-5" },
+  { name: "tools", title: "Tools", key: "t", icon: "M14 6a4 4 0 0 0-5 5l-6 6 3 3 6-6a4 4 0 0 0 5-5l-2.500 2.500-3-3z" },
+  { name: "servers", title: "Servers", key: "s", icon: "M4 4h16v6H4zM4 14h16v6H4zM7.500 7h.01M7.500 17h.01" },
+  { name: "insight", title: "Insight", key: "i", icon: "M4 20V10M10 20V4M16 20v-7M21 20H3" },
+  { name: "audit", title: "Audit", key: "u", icon: "M6 3h9l4 4v14H6zM9 12h7M9 16h7M9 8h3" },
+];
+
+export function Shell({ place, person, watched, children }) {
+  const [showKeys, setShowKeys] = useState(false);
+  const go = (name) => () => (location.hash = `#/${name}`);
+  useKeys({
+    ...Object.fromEntries(PLACES.map(({ name, key }) => [`g ${key}`, go(name)])),
+    "/": () => document.querySelector("[data-search]")?.focus(),
+    "?": () => setShowKeys(true),
+  });
+  useBadgeInTitle(watched.waiting);
+  return html`<div class="shell">
+    <a class="skip" href="#main" onClick=${skip}>Skip to the page</a>
+    <${Nav} place=${place} person=${person} waiting=${watched.waiting} onKeys=${() => setShowKeys(true)} />
+    <main id="main" tabindex="-1">
+      <${Connection} state=${watched.state} refused=${watched.refused} />
+      ${children}
+    </main>
+    <${Toast} />
+    ${showKeys ? html`<${Keys} onClose=${() => setShowKeys(false)} />` : null}
+  </div>`;
+}
+
+function skip(event) {
+  event.preventDefault(); // the hash belongs to the pages
+  document.getElementById("main").focus();
+}
+
+/** Waiting approvals in front of the title, so that a tab in the background shows them. */
+function useBadgeInTitle(waiting) {
+  useEffect(() => {
+    const title = document.querySelector("title");
+    const write = () => {
+      const plain = document.title.replace(/^\(\d+\) /, "");
+      const wanted = waiting ? `(${waiting}) ${plain}` : plain;
+      if (document.title !== wanted) document.title = wanted;
+    };
+    write();
+    const observer = new MutationObserver(write);
+    observer.observe(title, { childList: true, characterData: true, subtree: true });
+    return () => observer.disconnect();
+  }, [waiting]);
+}
+
+function Nav({ place, person, waiting, onKeys }) {
+  return html`<header class="side">
+    <a class="brand" href="#/live"><img src="/console/logo.svg" alt="" width="28" height="28" /><span>Fingerpost</span></a>
+    <nav aria-label="Pages">
+      ${PLACES.map(
+        ({ name, title, icon }) => html`<a key=${name} class="nav-link" href="#/${name}" aria-current=${place.name === name ? "page" : undefined}>
+          <svg viewBox="0 0 24 24" aria-hidden="true"><path d=${icon} /></svg>
+          <span>${title}</span>
+          ${name === "approvals" && waiting ? html`<span class="nav-count" aria-label="${waiting} waiting">${waiting}</span>` : null}
+        </a>`,
+      )}
+    </nav>
+    <div class="side-foot">
+      <${Who} person=${person} />
+      <div class="side-tools">
+        <${ThemeSwitch} />
+        <button type="button" class="icon-button" onClick=${onKeys} aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)">⌨</button>
+        ${person.signed_in ? html`<button type="button" class="icon-button" onClick=${leave} aria-label="Sign out" title="Sign out">⏻</button>` : null}
+      </div>
+    </div>
+  </header>`;
+}
+
+async function leave() {
+  try {
+    await signOut();
+  } catch (error) {
+    toast(error.detail || error.title, "bad");
+  }
+}
+
+const Who = ({ person }) => html`<p class="who" title=${`${person.address ?? ""} · may ${(person.rights ?? []).join(", ") || "nothing"}`}>
+  <span dir="auto">${person.name}</span>
+  <span class="faint">Fingerpost ${person.version}</span>
+</p>`;
+
+const THEMES = { auto: ["◐", "as the system has it"], light: ["☀", "light"], dark: ["☾", "dark"] };
+const NEXT_THEME = { auto: "light", light: "dark", dark: "auto" };
+
+function ThemeSwitch() {
+  const [theme, setTheme] = useState(document.documentElement.dataset.theme ?? "auto");
+  const onClick = () => {
+    const next = NEXT_THEME[theme];
+    if (next === "auto") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = next;
+    try {
+      localStorage.setItem("fingerpost.theme", next);
+    } catch {
+      // Then it lasts as long as the page.
+    }
+    setTheme(next);
+  };
+  const [sign, words] = THEMES[theme];
+  return html`<button type="button" class="icon-button" onClick=${onClick} aria-label="Colours: ${words}" title="Colours: ${words}">${sign}</button>`;
+}
+
+const BREAK_MS = 1200;
+
+/** Says that the page is not up to date, but not for a hiccup. */
+function Connection({ state, refused }) {
+  const [late, setLate] = useState(false);
+  useEffect(() => {
+    if (state === "open") return setLate(false);
+    const timer = setTimeout(() => setLate(true), BREAK_MS);
+    return () => clearTimeout(timer);
+  }, [state === "open"]);
+  const text = refused ? `Live news are not for this key: ${refused.detail || refused.title}` : "Not connected. What you see may be old; trying again…";
+  return html`<div role="status" class="connection">${late ? html`<p class="banner">${text}</p>` : null}</div>`;
+}
+
+const KEYS = [
+  ...PLACES.map(({ key, title }) => [`g ${key}`, title]),
+  ["/", "Search or filter"],
+  ["?", "This list"],
+  ["j k", "Next, previous (lists)"],
+  ["a r", "Approve, reject (Approvals)"],
+  ["Esc", "Close"],
+];
+
+function Keys({ onClose }) {
+  const on = useStore(keysOn);
+  return html`<${Dialog} title="Keyboard shortcuts" onClose=${onClose}>
+    <dl class="keys">
+      ${KEYS.map(([keys, meaning]) => html`<div key=${keys}><dt>${keys.split(" ").map((key) => html`<kbd>${key}</kbd>`)}</dt><dd>${meaning}</dd></div>`)}
+    </dl>
+    <label class="switch"><input type="checkbox" checked=${on} onChange=${(event) => keysOn.set(event.target.checked)} /> Use single-letter shortcuts</label>
+  <//>`;
+}

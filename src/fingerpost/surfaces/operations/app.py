@@ -1,0 +1,135 @@
+"""`/metrics` for Prometheus and `/readyz` for whoever sends requests here."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio.to_thread
+import orjson
+
+from fingerpost.errors import StoreError
+from fingerpost.records import Right, ServerState
+from fingerpost.router import Router
+from fingerpost.surfaces.web.asgi import AsgiScope, Fault, Header, Receive, Send, headers_of, respond
+from fingerpost.surfaces.web.gate import Denial, Endpoint, Gate
+from fingerpost.telemetry.metrics import House, Metrics
+
+log = logging.getLogger("fingerpost.operations")
+
+_METRICS: Final = Endpoint(path="/metrics", right=Right.WATCH)
+_TEXT: Final[Header] = (b"content-type", b"text/plain; charset=utf-8")
+_JSON: Final[Header] = (b"content-type", b"application/json")
+_NO_STORE: Final[Header] = (b"cache-control", b"no-store")
+_NOT_YET: Final = frozenset({ServerState.IDLE, ServerState.CONNECTING})
+
+
+@asynccontextmanager
+async def open_operations(
+    router: Router,
+    gate: Gate,
+    metrics: Metrics | None = None,
+    *,
+    streams: Callable[[], int] | None = None,
+) -> AsyncGenerator[Operations]:
+    """What answers at `metrics` and `readyz`. `streams` says how many readers of live streams there are.
+
+    Without `metrics` there is nothing at /metrics.
+    """
+    yield Operations(router, gate, metrics, streams or (lambda: 0))
+
+
+class Operations:
+    """Two addresses that are asked every few seconds."""
+
+    def __init__(
+        self, router: Router, gate: Gate, metrics: Metrics | None, streams: Callable[[], int]
+    ) -> None:
+        self._router = router
+        self._gate = gate
+        self._metrics = metrics
+        self._streams = streams
+
+    async def drain(self, seconds: float) -> None:
+        """Nothing here lasts."""
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        try:
+            await self._answer(scope, send)
+        except Fault as fault:
+            sentence = f"{fault.message}\n".encode()
+            await respond(send, fault.status, sentence, (_TEXT, _NO_STORE, *fault.headers))
+        except Exception:
+            log.exception("A request at %s could not be answered", scope["path"][:100])
+            await respond(send, 500, b"Something went wrong here; the log says what.\n", (_TEXT, _NO_STORE))
+
+    async def _answer(self, scope: AsgiScope, send: Send) -> None:
+        path = scope["path"].rstrip("/")
+        if path not in ("/metrics", "/readyz") or (path == "/metrics" and self._metrics is None):
+            raise Fault(404, "There is nothing at this address.")
+        if scope["method"] not in ("GET", "HEAD"):
+            raise Fault(405, "Use GET.", headers=((b"allow", b"GET, HEAD"),))
+        if path == "/readyz":
+            await self._tell_readiness(send)
+        elif self._metrics is not None:
+            await self._tell_metrics(scope, send, self._metrics)
+
+    async def _tell_metrics(self, scope: AsgiScope, send: Send, metrics: Metrics) -> None:
+        headers, _ = headers_of(scope["headers"])
+        remote = (scope.get("client") or ("",))[0]
+        admitted = await self._gate.admit(headers, _METRICS, remote=remote)
+        if isinstance(admitted, Denial):
+            more = tuple((name.encode(), value.encode()) for name, value in admitted.headers)
+            raise Fault(admitted.status, admitted.message, headers=more)
+        house = await self._house()
+        accept = headers.get("accept", "")
+        body, content_type = await anyio.to_thread.run_sync(lambda: metrics.render(house, accept=accept))
+        await respond(send, 200, body, ((b"content-type", content_type.encode()), _NO_STORE))
+
+    async def _house(self) -> House:
+        from fingerpost import __version__
+
+        router = self._router
+        return House(
+            servers={
+                status.name: status.state.value
+                for status in router.servers.statuses
+                if status.state is not ServerState.DISABLED
+            },
+            breakers={server: status.state.value for server, status in router.calls.runner.breakers.items()},
+            tools=len(router.tools.cards),
+            approvals_waiting=await self._waiting() or 0,
+            live_streams=self._streams(),
+            version=__version__,
+        )
+
+    async def _tell_readiness(self, send: Send) -> None:
+        """In numbers alone: whoever reads this need not be known to us."""
+        statuses = [s for s in self._router.servers.statuses if s.state is not ServerState.DISABLED]
+        trying = sum(status.state in _NOT_YET for status in statuses)
+        store = await self._waiting() is not None
+        ready = store and not trying
+        told = {
+            "ready": ready,
+            "store": store,
+            "servers": {
+                "of": len(statuses),
+                "up": sum(s.state in (ServerState.READY, ServerState.DEGRADED) for s in statuses),
+                "down": sum(s.state is ServerState.DOWN for s in statuses),
+                "trying": trying,
+            },
+            "tools": len(self._router.tools.cards),
+        }
+        await respond(send, 200 if ready else 503, orjson.dumps(told), (_JSON, _NO_STORE))
+
+    async def _waiting(self) -> int | None:
+        """How many calls wait for a person; None when the store does not answer."""
+        try:
+            return len(await self._router.store.approvals.waiting())
+        except StoreError as error:
+            log.warning("The store does not answer: %s", error)
+            return None

@@ -1,0 +1,61 @@
+"""A surface that is opened when somebody first asks for it: who never does pays nothing for it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import TypeAlias
+
+import anyio
+import anyio.to_thread
+
+from fingerpost.surfaces.web.asgi import AsgiScope, Receive, Send, respond
+from fingerpost.surfaces.web.port import Served
+
+log = logging.getLogger("fingerpost.web")
+
+Opening: TypeAlias = Callable[[], AbstractAsyncContextManager[Served]]
+
+_NOT_THERE = b'{"error": "This part could not be opened; the log says why."}'
+
+
+class Later:
+    """Stands for the surface. `keep` runs in a task of the house, which opens it and closes it again.
+
+    `load` runs in a thread, since it imports the surface, and gives what opens it.
+    """
+
+    def __init__(self, load: Opening) -> None:
+        self._load = load
+        self._wanted = anyio.Event()
+        self._settled = anyio.Event()
+        self._app: Served | None = None
+
+    async def keep(self) -> None:
+        """Wait until it is wanted, then hold it open until cancelled."""
+        await self._wanted.wait()
+        try:
+            opening = await anyio.to_thread.run_sync(self._load)
+            async with opening as app:
+                self._app = app
+                self._settled.set()
+                await anyio.sleep_forever()
+        except Exception:
+            log.exception("A part of the house could not be opened, or broke")
+        finally:
+            self._app = None
+            self._settled.set()
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        if self._app is None:
+            self._wanted.set()
+            await self._settled.wait()
+        if self._app is None:
+            await respond(send, 503, _NOT_THERE)
+        else:
+            await self._app(scope, receive, send)
+
+    async def drain(self, seconds: float) -> None:
+        if self._app is not None:
+            await self._app.drain(seconds)

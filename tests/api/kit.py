@@ -1,0 +1,153 @@
+"""The API at a real port, in front of real MCP servers, in the test's own loop."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+
+from fingerpost import Router, Settings
+from fingerpost.insight.ledger import Ledger
+from fingerpost.records import Right, ServerSpec
+from fingerpost.surfaces.api import ApiApp, open_api
+from fingerpost.surfaces.console import open_console
+from fingerpost.surfaces.web.access import Doorkeeper, open_gate
+from fingerpost.surfaces.web.front import Front
+from fingerpost.surfaces.web.port import address_of, listen_at, serve_app
+
+PATIENCE_S = 20.0
+
+
+def settings(folder: Path, **more: Any) -> Settings:
+    """A store of its own; words alone, so that no vectors are made."""
+    return Settings.model_validate(
+        {
+            "store": {"url": f"sqlite:///{folder}/store.db"},
+            "narrow": {"vectors": str(folder / "vectors")},
+            **more,
+            "flags": {"dense_scores": False, **more.get("flags", {})},
+        }
+    )
+
+
+@dataclass
+class House:
+    """A router that is served, and a client for it."""
+
+    router: Router
+    address: str
+    client: httpx2.AsyncClient = field(repr=False)
+    api: ApiApp = field(repr=False)
+
+    async def get(self, path: str, **more: Any) -> httpx2.Response:
+        return await self.client.get(path, **more)
+
+    async def post(self, path: str, body: Any = None, **more: Any) -> httpx2.Response:
+        return await self.client.post(path, json=body, **more)
+
+    async def key(self, name: str, *rights: str, **more: Any) -> dict[str, str]:
+        """The headers of somebody new with a key."""
+        wanted = tuple(Right(right) for right in rights) or (Right.USE,)
+        _, text = await self.router.store.keys.add(name, rights=wanted, **more)
+        return {"x-api-key": text}
+
+
+def local_gate(router: Router, bound: str = "127.0.0.1:80") -> Doorkeeper:
+    """The gate of a router that listens here."""
+    return open_gate(
+        router.settings.gateway,
+        keys=router.store.keys,
+        events=router.events,
+        bound=bound,
+        profiles=router.settings.profiles,
+    )
+
+
+@asynccontextmanager
+async def house(folder: Path, *servers: ServerSpec, model: Any = None, **more: Any) -> AsyncGenerator[House]:
+    """Everything open and connected."""
+    async with Router(servers, settings=settings(folder, **more), model=model) as router:
+        if servers:
+            await router.connect()
+        async with served(router) as house:
+            yield house
+
+
+@asynccontextmanager
+async def served(router: Router) -> AsyncGenerator[House]:
+    """The API and the console of this router at a port."""
+    listening = listen_at("127.0.0.1", 0)
+    bound = address_of(listening)
+    address = f"http://{bound}"
+    gate = local_gate(router, bound)
+    up = anyio.Event()
+    with listening:
+        async with (
+            Ledger.open(router.store, router.live) as ledger,
+            open_api(router, gate=gate, address=address, ledger=ledger) as api,
+            open_console(gate) as console,
+            anyio.create_task_group() as tasks,
+            httpx2.AsyncClient(base_url=address, timeout=PATIENCE_S) as client,
+        ):
+            front = Front({"api": api, "console": console}, home=console)
+            tasks.start_soon(lambda: serve_app(front, listening, started=up.set, signals=False))
+            with anyio.fail_after(PATIENCE_S):
+                await up.wait()
+            yield House(router, address, client, api)
+            tasks.cancel_scope.cancel()
+
+
+@dataclass
+class Frame:
+    """One event of a stream."""
+
+    event: str = "message"
+    id: str | None = None
+    data: Any = None
+
+
+class Listener:
+    """Reads an event stream frame by frame."""
+
+    def __init__(self, response: httpx2.Response) -> None:
+        self._lines = response.aiter_lines()
+
+    async def next(self, event: str | None = None) -> Frame:
+        """The next frame, of this kind."""
+        with anyio.fail_after(PATIENCE_S):
+            while True:
+                frame = await self._frame()
+                if event in (None, frame.event):
+                    return frame
+
+    async def _frame(self) -> Frame:
+        frame = Frame()
+        async for line in self._lines:
+            name, _, value = line.partition(": ")
+            if not line and frame.data is not None:
+                return frame
+            if name == "data":
+                frame.data = json.loads(value)
+            elif name == "event":
+                frame.event = value
+            elif name == "id":
+                frame.id = value
+        raise EOFError
+
+
+@asynccontextmanager
+async def listening_to(
+    house: House, path: str, *, headers: Mapping[str, str] | None = None, body: Any = None
+) -> AsyncGenerator[Listener]:
+    """A stream of events from the API."""
+    method = "GET" if body is None else "POST"
+    wanted = {"accept": "text/event-stream", **(headers or {})}
+    async with house.client.stream(method, path, headers=wanted, json=body) as response:
+        assert response.status_code == 200, await response.aread()
+        yield Listener(response)

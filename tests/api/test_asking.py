@@ -1,0 +1,143 @@
+"""Asking over the API: routed, answered, streamed, called."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from fingerpost.testing import HANG, ToolServer, tool_server
+from tests.api.kit import House, house, listening_to
+from tests.journeys.recorder import READS, tool
+from tests.journeys.world import playing, review, select
+from tests.requirements import proves
+
+READ = select("files__read_file", {"path": "a.txt"})
+WISH = "What stands in the file a.txt?"
+
+
+async def _read(name: str, arguments: dict[str, Any]) -> str:
+    return f"{arguments['path']}: forty-two"
+
+
+def _files() -> ToolServer:
+    tools = (
+        tool("read_file", "Read a text file.", "path", title="Read a file", **READS),
+        tool("list_files", "List the files of a folder.", "path", **READS),
+    )
+    return tool_server("files", tools, call=_read)
+
+
+@pytest.fixture
+async def opened(tmp_path: Path) -> AsyncGenerator[House]:
+    model = playing(
+        selection=lambda request: READ,
+        review=lambda request: review(),
+        answer=lambda request: "It says forty-two, says files/read_file.",
+    )
+    async with house(tmp_path, _files().spec(), model=model) as made:
+        yield made
+
+
+@proves("I2")
+async def test_a_route_explains_and_calls_nothing(tmp_path: Path) -> None:
+    server = _files()
+    async with house(tmp_path, server.spec()) as opened:
+        body = {"request": "read the file a.txt", "about": "files/list_files", "max_tools": 1}
+        routed = (await opened.post("/api/route", body)).json()
+        assert routed["cards"]["files/read_file"] == {
+            "title": "Read a file", "description": "Read a text file.", "effect": "read", "server": "files",
+        }  # fmt: skip
+        candidates = {one["tool"]: one for one in routed["shortlist"]["candidates"]}
+        assert candidates["files/read_file"]["offered"] is True
+        assert candidates["files/list_files"]["lost"]
+        assert routed["need"]["verdict"] == "tool"
+    assert server.calls == []
+
+
+async def test_a_request_is_answered(opened: House) -> None:
+    answer = (await opened.post("/api/ask", {"request": WISH, "conversation": "c1"})).json()
+    assert (answer["outcome"], answer["answer"]) == ("answered", "It says forty-two, says files/read_file.")
+    assert answer["sources"] == ["files/read_file"]
+    assert (await opened.get("/api/me")).json()["keyless"] is False
+    line = (await opened.get(f"/api/packets/{answer['packet_id']}")).json()["line"]
+    assert (line["caller"], line["conversation"], line["state"]) == ("local", "c1", "ended")
+
+
+async def test_a_request_is_answered_as_a_stream(opened: House) -> None:
+    async with listening_to(opened, "/api/ask", body={"request": WISH}) as stream:
+        kinds: list[str] = []
+        text = ""
+        while (frame := await stream.next()).event != "route":
+            if frame.event == "event":
+                kinds.append(frame.data["kind"])
+            else:
+                text += frame.data["text"]
+        with pytest.raises(EOFError):
+            await stream.next()
+    assert kinds[0] == "packet_received"
+    assert "call_finished" in kinds
+    assert text == frame.data["answer"]
+    # What goes wrong once a stream has begun is told in it.
+    async with listening_to(opened, "/api/ask", body={"request": WISH, "mode": "keyless"}) as stream:
+        while (frame := await stream.next()).event not in ("route", "problem"):
+            pass
+        assert frame.data["mode"] == "keyless"
+
+
+async def test_a_stream_that_fails_says_so(tmp_path: Path) -> None:
+    body = {"request": WISH, "mode": "staged"}  # needs a model, and there is none
+    async with house(tmp_path) as opened, listening_to(opened, "/api/ask", body=body) as stream:
+        problem = (await stream.next("problem")).data
+        assert (problem["status"], "model" in problem["detail"]) == (422, True)
+
+
+async def test_a_question_is_answered_once_by_whoever_was_asked(tmp_path: Path) -> None:
+    server = _files()
+    async with house(tmp_path, server.spec()) as opened:
+        asked = (await opened.post("/api/ask", {"request": "read the file please"})).json()
+        assert asked["outcome"] == "asked", asked
+        reply = {"request": "a.txt", "answers": asked["packet_id"]}
+        stranger = await opened.post("/api/ask", reply, headers=await opened.key("stranger"))
+        assert stranger.status_code == 404
+        done = (await opened.post("/api/ask", reply)).json()
+        assert (done["packet_id"], done["outcome"]) == (asked["packet_id"], "answered")
+        assert "forty-two" in done["answer"]
+        assert (await opened.post("/api/ask", reply)).status_code == 404
+        again = (await opened.post("/api/ask", {"request": "read the file please"})).json()
+        reply = {"request": "b.txt", "answers": again["packet_id"]}
+        async with listening_to(opened, "/api/ask", body=reply) as stream:
+            assert (await stream.next("route")).data["outcome"] == "answered"
+    assert [arguments["path"] for _, arguments in server.calls] == ["a.txt", "b.txt"]
+
+
+async def test_whoever_leaves_stops_the_work_for_them(tmp_path: Path) -> None:
+    model = playing(selection=lambda request: HANG)
+    async with house(tmp_path, _files().spec(), model=model) as opened:
+        async with listening_to(opened, "/api/events?kinds=route_began&kinds=model_asked") as began:
+            with anyio.move_on_after(0.5) as scope:
+                async with anyio.create_task_group() as tasks:
+
+                    async def leave_when_begun() -> None:
+                        await began.next()
+                        scope.cancel()
+
+                    tasks.start_soon(leave_when_begun)
+                    await opened.post("/api/ask", {"request": WISH, "mode": "staged"})
+        with anyio.fail_after(5):
+            await opened.api.drain(5)
+
+
+async def test_a_tool_is_called_within_bounds(opened: House) -> None:
+    call = {"tool": "files/read_file", "arguments": {"path": "a.txt"}}
+    done = (await opened.post("/api/call", call)).json()
+    assert (done["success"], "a.txt: forty-two" in done["content"]) == (True, True)
+    dry = (await opened.post("/api/call", {**call, "dry_run": True})).json()
+    assert dry["attempts"] == []
+    unknown = await opened.post("/api/call", {"tool": "files/read_fil", "arguments": {}})
+    assert unknown.status_code == 404 or unknown.json()["tool"] == "files/read_file"
+    nowhere = await opened.post("/api/call", {"tool": "xyzzy", "arguments": {}})
+    assert (nowhere.status_code, nowhere.json()["title"]) == (404, "There is no such tool")

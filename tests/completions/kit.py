@@ -1,0 +1,158 @@
+"""A served /v1 with a scripted model and servers of the test's own, and clients for it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+from openai import AsyncOpenAI
+
+from fingerpost import Router, Settings
+from fingerpost.surfaces.completions import Completions, open_completions
+from fingerpost.surfaces.web.access import open_gate
+from fingerpost.surfaces.web.port import address_of, listen_at, serve_app
+from fingerpost.testing import ScriptedModel, ToolServer, tool_server
+
+PATIENCE_S = 20.0
+MAP: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "show_map",
+        "description": "Show a place on the caller's own screen",
+        "parameters": {"type": "object", "properties": {"place": {"type": "string"}}},
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A running /v1."""
+
+    address: str
+    router: Router
+    app: Completions
+    clock: ToolServer
+    notes: ToolServer
+
+    def client(self, **more: Any) -> AsyncOpenAI:
+        """The openai client, with nothing changed but the base URL."""
+        given: dict[str, Any] = {"api_key": "anything", "max_retries": 0, **more}
+        return AsyncOpenAI(base_url=f"{self.address}/v1", **given)
+
+    def plain(self) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(base_url=self.address, timeout=PATIENCE_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer over plain HTTP."""
+
+    status: int
+    json: Any
+    headers: dict[str, str]
+
+    @property
+    def error(self) -> Any:
+        return self.json["error"]
+
+    @property
+    def text(self) -> str:
+        return self.json["choices"][0]["message"]["content"]
+
+
+def clock_server() -> ToolServer:
+    async def tell(name: str, arguments: dict[str, Any]) -> str:
+        return f"it is 21:00 in {arguments['timezone']}"
+
+    zone = {"type": "object", "properties": {"timezone": {"type": "string"}}, "required": ["timezone"]}
+    now = {
+        "name": "get_current_time",
+        "description": "Get the current time in a time zone such as Asia/Tokyo",
+        "inputSchema": zone,
+        "annotations": {"readOnlyHint": True},
+    }
+    return tool_server("time", [now], call=tell)
+
+
+def notes_server() -> ToolServer:
+    async def write(name: str, arguments: dict[str, Any]) -> str:
+        return f"written: {arguments['text']}"
+
+    text = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+    note = {
+        "name": "delete_and_write_note",
+        "description": "Write a note, deleting the one that was there",
+        "inputSchema": text,
+        "annotations": {"readOnlyHint": False, "destructiveHint": True},
+    }
+    return tool_server("notes", [note], call=write)
+
+
+def settings(folder: Path, **more: Any) -> Settings:
+    """A store of its own; words alone, so that no vectors are made."""
+    return Settings.model_validate(
+        {
+            "store": {"url": f"sqlite:///{folder}/store.db"},
+            "narrow": {"vectors": str(folder / "vectors")},
+            "flags": {"dense_scores": False},
+            **more,
+        }
+    )
+
+
+@asynccontextmanager
+async def house(folder: Path, model: ScriptedModel | None = None, **more: Any) -> AsyncGenerator[Place]:
+    """A router with two servers, its /v1 served on a free port."""
+    clock, notes = clock_server(), notes_server()
+    servers = (clock.spec(), notes.spec())
+    async with Router(servers, settings=settings(folder, **more), model=model) as router:
+        await router.connect()
+        async with served(router) as (address, app):
+            yield Place(address, router, app, clock, notes)
+
+
+@asynccontextmanager
+async def served(router: Router) -> AsyncGenerator[tuple[str, Completions]]:
+    """/v1 of this router at an address, behind the real gate."""
+    listening = listen_at("127.0.0.1", 0)
+    bound = address_of(listening)
+    gate = open_gate(
+        router.settings.gateway,
+        keys=router.store.keys,
+        events=router.events,
+        bound=bound,
+        profiles=router.settings.profiles,
+    )
+    up = anyio.Event()
+    with listening:
+        async with (
+            open_completions(router, gate=gate, address=f"http://{bound}") as app,
+            anyio.create_task_group() as tasks,
+        ):
+
+            async def run() -> None:
+                await serve_app(app, listening, started=up.set, signals=False)
+
+            tasks.start_soon(run)
+            with anyio.fail_after(PATIENCE_S):
+                await up.wait()
+            yield f"http://{bound}", app
+            tasks.cancel_scope.cancel()
+
+
+def user(text: str) -> Any:
+    """What a person says, in a message."""
+    return {"role": "user", "content": text}
+
+
+async def ask(place: Place, body: object, *, path: str = "/v1/chat/completions", **headers: str) -> Answer:
+    """One request without any client library: what came back."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    async with place.plain() as client:
+        got = await client.post(path, json=body, headers=named)
+        return Answer(got.status_code, got.json(), dict(got.headers))

@@ -1,0 +1,138 @@
+"""A call that waits for a person: held, given elsewhere, gone on with; also later, also after a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+
+from fingerpost import Router
+from fingerpost.events import ApprovalRequested
+from fingerpost.records import Decision
+from fingerpost.testing import ScriptedModel, calls
+from tests.completions.kit import Place, ask, house, user
+from tests.requirements import proves
+
+WRITE = "Delete the old note and write a note that says: buy milk"
+NOT_HELD = {"completions": {"approval_seconds": 0}}
+
+
+def writes() -> ScriptedModel:
+    def say(request: Any) -> Any:
+        if request.tools and request.messages[-1].role == "user":
+            return calls(("notes__delete_and_write_note", {"text": "buy milk"}))
+        return "I wrote it down."
+
+    return ScriptedModel(say)
+
+
+def body(*messages: Any, **more: Any) -> dict[str, Any]:
+    return {"model": "fingerpost", "messages": [user(WRITE), *messages], **more}
+
+
+async def decide(router: Router, pending_id: str, decision: Decision = Decision.APPROVED) -> None:
+    await router.calls.decide(pending_id, decision, by="dana")
+
+
+async def decide_when_asked(place: Place, decision: Decision) -> None:
+    with place.router.live.subscribe() as events:
+        async for event in events:
+            if isinstance(event, ApprovalRequested):
+                await decide(place.router, event.pending_id, decision)
+                return
+
+
+async def waiting(place: Place) -> Any:
+    """The answer of a request that was not held long enough."""
+    answer = (await ask(place, body())).json
+    assert answer["choices"][0]["finish_reason"] == "stop"
+    told = answer["fingerpost"]
+    assert told["outcome"] == "waiting"
+    assert told["approve_at"] == f"{place.address}/#/approvals/{told['pending_id']}"
+    assert told["approve_at"] in answer["choices"][0]["message"]["content"]
+    assert place.notes.calls == []
+    return answer
+
+
+@proves("O7")
+async def test_the_request_is_held_until_a_person_says_yes(tmp_path: Path):
+    async with (
+        house(tmp_path, writes()) as place,
+        place.client() as client,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(decide_when_asked, place, Decision.APPROVED)
+        await anyio.lowlevel.checkpoint()
+        answer = await client.chat.completions.create(model="fingerpost", messages=[user(WRITE)])
+        assert place.notes.calls == [("delete_and_write_note", {"text": "buy milk"})]
+        assert (answer.choices[0].message.content or "").startswith("I wrote it down.")
+        assert (answer.model_extra or {})["fingerpost"]["outcome"] == "answered"
+
+
+async def test_a_stream_says_what_it_waits_for_and_goes_on(tmp_path: Path):
+    async with (
+        house(tmp_path, writes()) as place,
+        place.plain() as client,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(decide_when_asked, place, Decision.REJECTED)
+        await anyio.lowlevel.checkpoint()
+        got = await client.post("/v1/chat/completions", json=body(stream=True))
+        lines = got.text.split("\n\n")
+        waits = ": notes/delete_and_write_note waits for approval at http"
+        assert any(line.startswith(waits) for line in lines)
+        assert "You said no" in got.text
+        assert lines[-2:] == ["data: [DONE]", ""]
+        assert place.notes.calls == []
+
+
+@proves("O7")
+async def test_going_on_with_the_next_message(tmp_path: Path):
+    model = writes()
+    async with house(tmp_path, model, **NOT_HELD) as place:
+        first = await waiting(place)
+        note = first["choices"][0]["message"]
+        still = await ask(place, body(note, user("Done?")))
+        assert still.json["fingerpost"]["outcome"] == "waiting"
+        await decide(place.router, first["fingerpost"]["pending_id"])
+        asked = body(note, user("Done?"), still.json["choices"][0]["message"], user("And now?"))
+        after = await ask(place, asked)
+        again = await ask(place, asked)
+    assert after.text.startswith("I wrote it down.")
+    assert after.json["fingerpost"]["packet_id"] == first["fingerpost"]["packet_id"]
+    assert again.text == after.text
+    told = "\n".join(message.text for message in model.asked[-1].messages)
+    assert (WRITE in told, "approval" in told, "Done?" in told) == (True, False, False)
+    assert place.notes.calls == [("delete_and_write_note", {"text": "buy milk"})]
+
+
+@proves("O7")
+async def test_going_on_by_id_after_a_restart(tmp_path: Path):
+    async with house(tmp_path, writes(), **NOT_HELD) as place:
+        pending = (await waiting(place))["fingerpost"]["pending_id"]
+    async with house(tmp_path, writes(), **NOT_HELD) as place:
+        await decide(place.router, pending)
+        for stream in (False, True):
+            more = {"fingerpost": {"resume": pending}, "stream": stream}
+            async with place.plain() as client:
+                got = await client.post("/v1/chat/completions", json=body(**more))
+            assert "I wrote it down." in got.text
+    assert place.notes.calls == [("delete_and_write_note", {"text": "buy milk"})]
+
+
+async def test_nobody_else_goes_on_with_it(tmp_path: Path):
+    async with house(tmp_path, writes(), **NOT_HELD) as place:
+        first = await waiting(place)
+        pending = first["fingerpost"]["pending_id"]
+        await decide(place.router, pending)
+        _, key = await place.router.store.keys.add("other")
+        asked = body(fingerpost={"resume": pending})
+        by_id = await ask(place, asked, authorization=f"Bearer {key}")
+        by_note = await ask(
+            place, body(first["choices"][0]["message"], user("And?")), authorization=f"Bearer {key}"
+        )
+    assert (by_id.status, by_id.error["param"]) == (404, "fingerpost.resume")
+    assert by_note.json["fingerpost"]["packet_id"] != first["fingerpost"]["packet_id"]
+    assert place.notes.calls == []

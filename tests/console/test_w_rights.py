@@ -1,0 +1,70 @@
+"""What a key may not do is not offered by the pages, and what it may works with its session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from fingerpost.records import Right
+from tests.console.browser_kit import House, module_house, visit
+from tests.requirements import proves
+
+ARGUMENTS = {"path": "hello.txt", "content": "Hello"}
+REFUSED = "status of 40[13]"  # what a browser says of an answer that is a refusal
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[House, dict[str, str]]]:
+    """A house with a lock, a key that watches and one of an agent that also approves; its call waits."""
+    folder: Path = tmp_path_factory.mktemp("locked")
+    rights = {"guard": (Right.WATCH,), "agent": (Right.USE, Right.APPROVE)}
+    with module_house(folder, gateway={"require_key": True}) as house:
+        keys = {
+            name: house.do(house.router.store.keys.add, name, rights=may)[1] for name, may in rights.items()
+        }
+        house.do(house.router.call, "files/write_file", ARGUMENTS, caller="agent")
+        yield house, keys
+
+
+def sign_in(page: Page, key: str) -> None:
+    page.get_by_label("Key").fill(key)
+    page.get_by_role("button", name="Sign in").click()
+
+
+@proves("V3", "V4", "I3")
+def test_a_key_that_watches_sees_no_button_it_may_not_press(
+    browser: Browser, locked: tuple[House, dict[str, str]]
+):
+    house, keys = locked
+    with visit(browser, house, "#/approvals", expected=REFUSED) as page:
+        sign_in(page, keys["guard"])
+        card = page.get_by_role("article")
+        expect(card).to_contain_text("that takes a key with the right “approve”")
+        expect(card.get_by_role("button")).to_have_count(0)
+        page.keyboard.press("a")
+        expect(page.get_by_role("dialog")).to_have_count(0)
+        page.get_by_role("link", name="Servers").click()
+        page.get_by_role("table").get_by_role("link", name="files").click()
+        expect(page.get_by_role("link", name="write_file")).to_be_visible()
+        expect(page.get_by_role("button", name="Reconnect")).to_have_count(0)
+        page.get_by_role("link", name="write_file").click()
+        expect(page.get_by_role("heading", name="What is known of it")).to_be_visible()
+        expect(page.get_by_role("button", name="Switch this tool off…")).to_have_count(0)
+
+
+@proves("V3", "I3", "I5")
+def test_nobody_approves_their_own_call_but_they_may_take_it_back(
+    browser: Browser, locked: tuple[House, dict[str, str]]
+):
+    house, keys = locked
+    with visit(browser, house, "#/approvals", expected=REFUSED) as page:
+        sign_in(page, keys["agent"])
+        card = page.get_by_role("article")
+        expect(card).to_contain_text("You asked for this call yourself")
+        expect(card.get_by_role("button", name="Approve once")).to_have_count(0)
+        card.get_by_role("button", name="Reject…").click()
+        page.get_by_role("dialog").get_by_role("button", name="Reject").click()
+        expect(card.get_by_role("status")).to_contain_text("Rejected by agent")

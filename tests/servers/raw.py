@@ -1,0 +1,81 @@
+"""A server on a bare socket, whose answers to calls are bytes a test writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+from anyio.abc import SocketAttribute, SocketStream
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+CLOSE = b"\0close"  # at the end of an answer: the connection is closed behind it
+GREETING: Mapping[str, Any] = {
+    "initialize": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": "raw", "version": "1"},
+    },
+    "tools/list": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]},
+}
+
+
+class RawServer:
+    """Greets as any server does; a call is answered with what `answer` makes of its reply in JSON."""
+
+    def __init__(self, answer: Callable[[bytes], list[bytes]]) -> None:
+        self._answer = answer
+        self.calls: list[str] = []  # the head of each
+        self.connections = 0  # on which calls came
+
+    async def handle(self, stream: SocketStream) -> None:
+        lines = BufferedByteReceiveStream(stream)
+        seen = False
+        async with stream:
+            while True:
+                try:
+                    head = (await lines.receive_until(b"\r\n\r\n", 65536)).decode()
+                except (anyio.IncompleteRead, anyio.BrokenResourceError):
+                    return
+                sizes = [int(line.split(":")[1]) for line in head.split("\r\n") if "ength:" in line]
+                body = await lines.receive_exactly(sizes[0]) if sizes and sizes[0] else b"{}"
+                message: dict[str, Any] = json.loads(body)
+                for piece in self._pieces(head, message):
+                    if piece == CLOSE:
+                        return
+                    await stream.send(piece)
+                    await anyio.sleep(0.001)  # so that pieces arrive as pieces
+                if message.get("method") == "tools/call" and not seen:
+                    seen = True
+                    self.connections += 1
+
+    def _pieces(self, head: str, message: Mapping[str, Any]) -> list[bytes]:
+        method, number = str(message.get("method", "")), message.get("id")
+        if method == "tools/call":
+            self.calls.append(head)
+            result = {"content": [{"type": "text", "text": "done"}]}
+            return self._answer(json.dumps({"jsonrpc": "2.0", "id": number, "result": result}).encode())
+        if method in GREETING:
+            body = json.dumps({"jsonrpc": "2.0", "id": number, "result": GREETING[method]}).encode()
+            return [with_length(body)]
+        return [b"HTTP/1.1 %b\r\nContent-Length: 0\r\n\r\n" % (b"202 OK" if method else b"405 No")]
+
+
+def with_length(body: bytes, extra: bytes = b"") -> bytes:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%b\r\n"
+    return head % (len(body), extra) + body
+
+
+@asynccontextmanager
+async def raw_server(answer: Callable[[bytes], list[bytes]]) -> AsyncGenerator[tuple[RawServer, str]]:
+    server = RawServer(answer)
+    async with (
+        await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(listener.serve, server.handle)
+        port = listener.extra(SocketAttribute.local_port)
+        yield server, f"http://127.0.0.1:{port}/mcp"
+        tasks.cancel_scope.cancel()

@@ -1,0 +1,1 @@
+"""One running program, seen through all its surfaces at once."""
