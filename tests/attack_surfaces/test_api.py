@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -75,11 +76,13 @@ async def test_a_number_beyond_the_end_goes_on_from_now(tmp_path: Path) -> None:
     server = tool_server("files", TOOLS)
     async with house(tmp_path, server.spec()) as opened:
         beyond = {"last-event-id": str(2**63 - 1)}
-        async with listening_to(opened, "/api/events", headers=beyond) as listener:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_calling, opened)
-                assert (await listener.next()).data["kind"]
-                tasks.cancel_scope.cancel()
+        async with (
+            listening_to(opened, "/api/events", headers=beyond) as listener,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(_calling, opened)
+            assert (await listener.next()).data["kind"]
+            tasks.cancel_scope.cancel()
 
 
 async def _calling(opened: House) -> None:
@@ -117,3 +120,13 @@ async def test_a_bounded_key_does_not_hear_which_servers_there_are(tmp_path: Pat
             "/api/route", {"request": "Read a text file", "server": "files"}, headers=bounded
         )
         assert mine.status_code == 200
+
+
+@pytest.mark.parametrize("gap", [" ", "\t", "\u2003"], ids=["blank", "tab", "wide"])
+async def test_a_request_of_blanks_is_read_at_once(tmp_path: Path, gap: str) -> None:
+    async with house(tmp_path, tool_server("files", TOOLS).spec()) as opened:
+        await opened.post("/api/route", {"request": "Read a text file"})
+        began = time.monotonic()
+        got = await opened.post("/api/route", {"request": f"read{gap * 99_000}it"})
+        assert got.status_code == 200
+        assert time.monotonic() - began < 1

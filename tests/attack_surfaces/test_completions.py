@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 
-from fingerpost.events import ApprovalRequested
+from fingerpost.events import ApprovalRequested, Event
 from fingerpost.llm import ModelRequest
+from fingerpost.surfaces.completions.approvals import LOOK_EVERY_S
 from fingerpost.testing import ScriptedModel, calls
 from tests.completions.kit import MAP, Place, ask, house, user
+from tests.completions.test_approvals import NOT_HELD, body, decide, writes
 from tests.requirements import proves
 
 ASKED = {"model": "fingerpost", "messages": [user("Good morning")]}
@@ -113,57 +117,47 @@ async def test_a_caller_who_left_leaves_no_request_that_seems_to_run(tmp_path: P
 
 
 async def test_a_store_that_is_gone_for_a_moment_does_not_end_a_held_request(tmp_path: Path) -> None:
-    model = ScriptedModel(
-        lambda request: (
-            "It is written."
-            if any(message.role == "tool" for message in request.messages)
-            else calls(("notes__delete_and_write_note", {"text": "x"}))
-        )
-    )
-    wanted = {**ASKED, "messages": [user("Write a note, deleting the one that was there")]}
     answers: list[Any] = []
-    async with house(tmp_path, model, completions={"approval_seconds": 20}) as opened:
-        with opened.router.live.subscribe() as events:
-            async with anyio.create_task_group() as tasks:
+    async with (
+        house(tmp_path, writes(), completions={"approval_seconds": 20}) as opened,
+        anyio.create_task_group() as tasks,
+    ):
 
-                async def held() -> None:
-                    answers.append(await ask(opened, wanted))
+        async def held() -> None:
+            answers.append(await ask(opened, body()))
 
-                tasks.start_soon(held)
-                with anyio.fail_after(10):
-                    async for event in events:
-                        if isinstance(event, ApprovalRequested):
-                            break
-                await opened.router.store.journal.flush()
-                await anyio.to_thread.run_sync(_rename, tmp_path, "approvals", "elsewhere")
-                await anyio.sleep(2.2)  # it looks every second
-                await anyio.to_thread.run_sync(_rename, tmp_path, "elsewhere", "approvals")
-                waiting = await opened.router.calls.approvals.waiting()
-                approval = waiting[0].approve(by="anna")
-                await opened.router.calls.decide(approval.pending_id, approval.decision, by="anna")
-    assert (answers[0].status, answers[0].text) == (200, "It is written.")
+        with opened.router.live.subscribe() as events, anyio.fail_after(10):
+            tasks.start_soon(held)
+            pending_id = await _asked(events)
+        await opened.router.store.journal.flush()
+        await anyio.to_thread.run_sync(_rename, tmp_path, "approvals", "elsewhere")
+        await anyio.sleep(2 * LOOK_EVERY_S)
+        assert answers == []
+        await anyio.to_thread.run_sync(_rename, tmp_path, "elsewhere", "approvals")
+        await decide(opened.router, pending_id)
+    assert answers[0].status == 200
+    assert answers[0].text.startswith("I wrote it down.")
+
+
+async def _asked(events: AsyncIterator[Event]) -> str:
+    async for event in events:
+        if isinstance(event, ApprovalRequested):
+            return event.pending_id
+    raise EOFError
 
 
 def _rename(folder: Path, old: str, new: str) -> None:
-    with sqlite3.connect(folder / "store.db", timeout=10) as connection:
+    with closing(sqlite3.connect(folder / "store.db", timeout=10)) as connection, connection:
         connection.execute(f"ALTER TABLE {old} RENAME TO {new}")
-    connection.close()
 
 
 async def test_what_is_gone_on_with_has_its_id_from_the_first_chunk(tmp_path: Path) -> None:
-    def answer(request: ModelRequest) -> Any:
-        done = any(message.role == "tool" for message in request.messages)
-        return "It is written." if done else calls(("notes__delete_and_write_note", {"text": "x"}))
-
-    async with house(tmp_path, ScriptedModel(answer), completions={"approval_seconds": 0}) as opened:
-        first = await ask(opened, {**ASKED, "messages": [user("Write a note, deleting the other")]})
-        told = first.json["fingerpost"]
-        waiting = await opened.router.calls.approvals.waiting()
-        approval = waiting[0].approve(by="anna")
-        await opened.router.calls.decide(approval.pending_id, approval.decision, by="anna")
-        body = {**ASKED, "stream": True, "fingerpost": {"resume": told["pending_id"]}}
+    async with house(tmp_path, writes(), **NOT_HELD) as opened:
+        told = (await ask(opened, body())).json["fingerpost"]
+        await decide(opened.router, told["pending_id"])
         async with opened.plain() as client:
-            got = await client.post("/v1/chat/completions", json=body)
+            again = body(stream=True, fingerpost={"resume": told["pending_id"]})
+            got = await client.post("/v1/chat/completions", json=again)
     frames = [json.loads(line[6:]) for line in got.text.splitlines() if line.startswith("data: {")]
     assert {frame["id"] for frame in frames} == {f"chatcmpl-{told['packet_id']}"}
     assert got.headers["x-fingerpost-packet"] == told["packet_id"]

@@ -130,6 +130,7 @@ _EMPTY: Final = STOP_WORDS | word_set(
     """
 )
 _WORD: Final = re.compile(r"[^\W\d_]+|\d+")
+_WIDE_GAP: Final = re.compile(r"[^\S\n]{20,}")  # a joint would be tried at each blank, each time to the end
 
 
 def needs_of(text: str, language: str = "en", most: int = MOST_NEEDS) -> tuple[str, ...]:
@@ -137,7 +138,7 @@ def needs_of(text: str, language: str = "en", most: int = MOST_NEEDS) -> tuple[s
     whole = text.strip()
     if not whole:
         return ()
-    looked_at = whole[:LONGEST_SPLIT]
+    looked_at = _WIDE_GAP.sub(" ", whole[:LONGEST_SPLIT])
     wishes = [piece for piece in _pieces(looked_at, language) if _is_wish(piece, language)]
     return _at_most(most, wishes) if len(wishes) > 1 else (whole,)
 

@@ -5,7 +5,8 @@
 
 const SECTIONS = {
   request_narrowed: narrowed,
-  smart_routing_end: (event) => [{ type: "servers", choice: chosenServers(event.data) }],
+  // Servers that were chosen are told by the narrowing that used them; here only that choosing failed.
+  smart_routing_end: (event) => (event.data.success ? [] : [{ type: "servers", choice: chosenServers(event.data) }]),
   shortlist_widened: (event) => [{ type: "widened", tools: event.data.tools, reason: event.data.reason }],
   tool_selected: selected,
   selection_reviewed: (event) => [{ type: "review", review: event.data.review, confidence: null }],
@@ -144,8 +145,8 @@ export function narrowingSections(narrowing, tokens = null) {
 }
 
 function chosenServers(data) {
-  const { relevant_servers: servers, reasoning, by, milliseconds, success, error } = data;
-  return { servers, left_out: [], reasoning: success ? reasoning : `${reasoning} ${error ?? ""}`.trim(), by, milliseconds };
+  const { relevant_servers: servers, reasoning, by, milliseconds, error } = data;
+  return { servers, left_out: [], reasoning: `${reasoning} ${error ?? ""}`.trim(), by, milliseconds };
 }
 
 function selected(event) {
