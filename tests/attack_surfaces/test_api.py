@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from fingerpost.records import Scope
+from fingerpost.surfaces.web.access.keys import FRESH_SECONDS
 from fingerpost.surfaces.web.access.tries import PER_REMOTE
 from fingerpost.testing import tool_server
 from tests.api.kit import House, house, listening_to
@@ -103,6 +104,21 @@ async def test_wrong_cookies_do_not_sign_anybody_else_out(tmp_path: Path) -> Non
             wrong = {"cookie": f"fingerpost_session={number:043d}"}
             assert (await opened.get("/api/me", headers=wrong)).status_code == 401
         await anyio.sleep(3.1)  # what was looked up a moment ago needs no look
+        assert (await opened.get("/api/me", headers=good)).status_code == 200
+
+
+@proves("I4")
+async def test_wrong_keys_do_not_keep_out_whoever_was_known_before(tmp_path: Path) -> None:
+    """Behind a proxy everybody comes from one address."""
+    async with house(tmp_path, gateway=KEYED) as opened:
+        good = await opened.key("alice")
+        assert (await opened.get("/api/me", headers=good)).status_code == 200
+        statuses: set[int] = set()
+        for number in range(PER_REMOTE + 2):
+            wrong = {"x-api-key": f"fp_{number:032x}_{'a' * 43}"}
+            statuses.add((await opened.get("/api/me", headers=wrong)).status_code)
+        assert statuses == {401, 429}
+        await anyio.sleep(FRESH_SECONDS + 0.1)
         assert (await opened.get("/api/me", headers=good)).status_code == 200
 
 

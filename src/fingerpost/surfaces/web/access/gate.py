@@ -34,6 +34,8 @@ class Check(Protocol):
 
     def remembered(self, credential: str, /) -> Known | None: ...
 
+    def has_seen(self, credential: str, /) -> bool: ...
+
     async def judge(self, credential: str, /) -> Verdict: ...
 
 
@@ -98,10 +100,10 @@ class Doorkeeper:
                 return LOCAL
             return _Refused(self._unauthorized(_NEEDED), "no credential was given")
         check = self._keys if self._tokens is None or credential.startswith(PREFIX) else self._tokens
-        # Who was let in a moment ago is not kept out because somebody else at the same address guesses.
+        # Who was let in before is not kept out because somebody else at the same address guesses.
         known = check.remembered(credential)
         if known is None:
-            if (seconds := self._tries.wait(remote)) > 0:
+            if not check.has_seen(credential) and (seconds := self._tries.wait(remote)) > 0:
                 return _too_many(seconds)
             verdict = await self._judge(check, credential)
             if not isinstance(verdict, Known):

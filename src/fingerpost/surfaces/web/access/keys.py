@@ -59,6 +59,10 @@ class KeyCheck:
             return None
         return seen.verdict
 
+    def has_seen(self, key: str) -> bool:
+        """Whether it was a good one when it came last; it may not be any more."""
+        return _mark(key) in self._seen
+
     async def judge(self, key: str) -> Verdict:
         """Whose key this is, as the store knows it now."""
         try:

@@ -55,6 +55,10 @@ class TokenCheck:
             return None
         return seen.verdict if isinstance(seen.verdict, Known) else None
 
+    def has_seen(self, token: str) -> bool:
+        """Whether it was a good one when it came last; it may not be any more."""
+        return _mark(token) in self._seen
+
     async def judge(self, token: str) -> Verdict:
         """Whose token this is: signed by the issuer, for us, now, with the scopes we ask for."""
         if len(token) > LONGEST_TOKEN:
