@@ -33,19 +33,21 @@ class Later:
         self._app: Served | None = None
 
     async def keep(self) -> None:
-        """Wait until it is wanted, then hold it open until cancelled."""
-        await self._wanted.wait()
-        try:
-            opening = await anyio.to_thread.run_sync(self._load)
-            async with opening as app:
-                self._app = app
+        """Wait until it is wanted, then hold it open until cancelled. One that failed is tried again."""
+        while True:
+            await self._wanted.wait()
+            try:
+                opening = await anyio.to_thread.run_sync(self._load)
+                async with opening as app:
+                    self._app = app
+                    self._settled.set()
+                    await anyio.sleep_forever()
+            except Exception:
+                log.exception("A part of the house could not be opened, or broke")
+            finally:
+                self._app = None
                 self._settled.set()
-                await anyio.sleep_forever()
-        except Exception:
-            log.exception("A part of the house could not be opened, or broke")
-        finally:
-            self._app = None
-            self._settled.set()
+            self._wanted, self._settled = anyio.Event(), anyio.Event()
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if self._app is None:
