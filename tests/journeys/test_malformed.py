@@ -63,15 +63,15 @@ def _replied(text: str, entries: list[object]) -> ModelReply:
     return _reply(text, *entries)
 
 
-LONG = 300_000  # characters: more than an answer may have
+LONG = 210_000  # characters: more than an answer may have
 JUNK: tuple[tuple[str, ModelReply], ...] = (
-    ("very many words", _reply("delete the file " * 20_000)),
+    ("very many words", _reply("delete the file " * 14_000)),
     ("very many braces", _reply("{" * LONG)),
     ("very many brackets", _reply("[" * LONG)),
     ("very many quotes", _reply('"' * LONG)),
     ("very many angle brackets", _reply("<" * LONG)),
-    ("very many opening marks", _reply("<tool_call>" * 28_000)),
-    ("very many fences", _reply("```json\n" * 38_000)),
+    ("very many opening marks", _reply("<tool_call>" * 19_200)),
+    ("very many fences", _reply("```json\n" * 27_000)),
     ("very many arguments", _reply(select("web__search", {"query": "x" * LONG}))),
     ("very many spaces", _reply(" " * LONG)),
     ("ten thousand lists in each other", _reply("[" * 10_000 + "]" * 10_000)),

@@ -242,10 +242,14 @@ async def test_an_error_is_a_failure_too(tmp_path: Path):
 
 
 async def test_a_cancelled_request_leaves_the_agent_as_it_was(tmp_path: Path):
-    async with desk(tmp_path, ScriptedModel([HANG, "fine"])) as (router, _):
+    model = ScriptedModel([HANG, "fine"])
+    async with desk(tmp_path, model) as (router, _):
         agent = Agent(router)
-        with anyio.move_on_after(0.5):
-            await agent.ask("Search my notes for the budget")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(agent.ask, "Search my notes for the budget")
+            while not model.asked:  # noqa: ASYNC110 - until the model hangs, however slow the machine is
+                await anyio.sleep(0.01)
+            tasks.cancel_scope.cancel()
         assert agent.history == ()
         assert (await agent.ask("Search my notes for the budget")).answer.startswith("fine")
 
