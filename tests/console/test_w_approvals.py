@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from fingerpost.llm import ModelRequest
 from fingerpost.records import Decision
@@ -108,6 +108,30 @@ def test_a_call_arrives_is_read_and_approved_and_its_request_goes_on(browser: Br
         card.get_by_role("link", name=REQUEST).click()
         expect(page.get_by_text("It is written.").first).to_be_visible()
     assert [arguments["path"] for _, arguments in desk.files.calls] == ["hello.txt"]
+
+
+@proves("V3")
+def test_what_is_open_stays_open_when_a_newer_call_arrives_and_when_its_own_leaves_the_list(
+    browser: Browser, desk: Desk
+):
+    first = desk.ask()
+    with visit(browser, desk.house, "#/approvals") as page:
+        listed = page.get_by_role("list", name="Approvals").get_by_role("listitem")
+        expect(opened(page)).to_contain_text("hello.txt")
+        desk.call(path="other.txt", content="other")
+        expect(listed).to_have_count(2)
+        expect(opened(page)).to_contain_text("hello.txt")
+
+        def after_the_list(route: Route) -> None:
+            """The live stream tells of the decision before its own answer is here."""
+            answer = route.fetch()
+            expect(listed).to_have_count(1)
+            route.fulfill(response=answer)
+
+        page.route("**/approve", after_the_list)
+        opened(page).get_by_role("button", name="Approve once").click()
+        expect(opened(page).get_by_role("status")).to_contain_text("The request goes on.")
+    assert desk.decision(first) == Decision.APPROVED
 
 
 @proves("V3", "I4")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import pty
 import re
@@ -24,6 +25,7 @@ class Terminal:
     def __init__(self, person: Person, *arguments: str) -> None:
         self._own, other = pty.openpty()
         self.shown = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a sign may arrive in two reads
         self.process = subprocess.Popen(
             person.command(*arguments),
             cwd=person.home,
@@ -91,5 +93,5 @@ class Terminal:
             data = os.read(self._own, 65_536)
         except OSError:  # the other end is closed
             return False
-        self.shown += data.decode(errors="replace")
+        self.shown += self._decoder.decode(data)
         return bool(data)

@@ -51,13 +51,14 @@ export default function Approvals({ params: [asked], me }) {
   const pages = usePages("/api/approvals", { state: tab });
   const { items, error, reload } = pages;
   useFresh(reload);
-  const [decided, setDecided] = useState(null); // stays open when it leaves the list, until somebody moves on
-  useEffect(() => setDecided(null), [asked, tab]);
-  const chosen = asked ?? decided ?? items[0]?.pending_id ?? null;
-  const done = (answer) => {
-    setDecided(answer.approval.pending_id);
-    void reload();
-  };
+  // The call that is open stays open until somebody moves on: not when a newer one arrives under the hand that
+  // is about to approve, and not when it leaves the list.
+  const [held, setHeld] = useState(null);
+  useEffect(() => setHeld(null), [asked, tab]);
+  const chosen = asked ?? held ?? items[0]?.pending_id ?? null;
+  useEffect(() => {
+    if (chosen && !asked) setHeld(chosen);
+  }, [chosen, asked]);
   const card = useRef({});
   useKeys({
     j: () => move(items, chosen, 1),
@@ -90,7 +91,7 @@ export default function Approvals({ params: [asked], me }) {
           <div class="inbox-side"><${InboxList} items=${items} chosen=${chosen} /><${More} pages=${pages} /></div>
           <div class="inbox-open">
             <p class="inbox-back"><a href="#/approvals">All approvals</a></p>
-            <${ApprovalCard} key=${chosen} id=${chosen} me=${me} keys=${card} onDone=${done} />
+            <${ApprovalCard} key=${chosen} id=${chosen} me=${me} keys=${card} onDone=${reload} />
           </div>
         </div>`
       : null}
