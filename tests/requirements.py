@@ -3,7 +3,8 @@
 Every promise has an id: `A1` … `E11` come from the five source documents, `F…`
 are the faults to survive, `N…` narrowing, `W…` the way of a request, `G…` the
 gateway, `O…` the OpenAI-compatible endpoint, `I…` the API, `V…` the console,
-`P…` the performance goals, `H…` the house's own.
+`P…` the performance goals, `U…` our own servers and profiles, `L…` learning,
+`T…` the chat connector, `H…` the house's own.
 A test names what it proves with `@proves("A1")`. `test_requirements.py` checks
 both directions: every promise has a test or a gap that says what is missing,
 and every test that proves something proves a promise listed here.
@@ -238,6 +239,35 @@ REQUIREMENTS: dict[str, Requirement] = {
     "V7": Requirement("Light, dark, keyboard, narrow screens, right to left; no serious axe finding"),
     "V8": Requirement("Hostile text is shown as text; nothing is loaded from elsewhere"),
     "V9": Requirement("The live list stays bounded and quick under load"),
+    # U. Our own servers, and profiles
+    "U1": Requirement("Our own servers are MCP servers, in this process or alone; calls of them go one path"),
+    "U2": Requirement("Files: sixteen operations, atomic writes, any encoding, huge files", _BUILTIN),
+    "U3": Requirement("No path leads out of the working directory, whatever it is made of", _BUILTIN),
+    "U4": Requirement("Commands have limits and leave nothing running; an allow-list holds", _BUILTIN),
+    "U5": Requirement("A dry run shows the diff or the exact command, and how to switch it on", _BUILTIN),
+    "U6": Requirement("Notes are re-indexed as they change; links and front matter are understood", _BUILTIN),
+    "U7": Requirement("A synthesis cites its sources, with a model and without", _BUILTIN),
+    "U8": Requirement("A server of our own is reachable over HTTP with a key, and not without", _BUILTIN),
+    "U9": Requirement("Memories belong to somebody, can be forgotten and hold no secrets", _BUILTIN),
+    "U10": Requirement("A question reaches the person on whichever surface they are", _BUILTIN),
+    "U11": Requirement("A subagent is a nested packet in a trace and ends with its budget", _BUILTIN),
+    "U12": Requirement("Several experts at once, one synthesis, one budget, disagreements named", _BUILTIN),
+    "U13": Requirement("Assets are really made, kept and referred to, not pasted", _BUILTIN),
+    "U14": Requirement("A profile is a file, validated, reloaded while running, on every surface", _BUILTIN),
+    "U15": Requirement("Directive tools give structured directives for a client to act on", _BUILTIN),
+    # L. Learning
+    "L1": Requirement("Outcomes and feedback (good, bad, should have used X) are recorded", _BUILTIN),
+    "L2": Requirement("A mistake corrected three times stays corrected", _BUILTIN),
+    "L3": Requirement("An evaluation on one's own requests shows no loss elsewhere", _BUILTIN),
+    "L4": Requirement("Decisions for similar requests are remembered for a while", _BUILTIN),
+    "L5": Requirement("Preferences of a person count for that person alone", _BUILTIN),
+    "L6": Requirement("Thresholds follow measured results, within bounds", _BUILTIN),
+    "L7": Requirement("What was learned can be seen, explained and reset", _BUILTIN),
+    # T. The chat connector
+    "T1": Requirement("Mentions and direct messages become packets, threads conversations", _BUILTIN),
+    "T2": Requirement("Approvals are buttons that only the right people can press", _BUILTIN),
+    "T3": Requirement("Progress edits one message; long answers are split well", _BUILTIN),
+    "T4": Requirement("Files come in and go out through the store", _BUILTIN),
     # P. Performance goals
     "P9": Requirement("Help and import stay light: no heavy library is loaded"),
     # H. The house

@@ -119,6 +119,8 @@ def test_every_field_a_person_may_write_is_taken_with_its_pattern_as_reason() ->
         match="shop/get_*",
         description="Prices, in euros",
         effect=Effect.DESTROY,
+        operations={"drop": Effect.DESTROY},
+        cached=False,
         category="pricing",
         priority=3,
         hierarchy=("shop/other",),
@@ -169,8 +171,10 @@ def test_every_field_a_person_may_write_is_taken_with_its_pattern_as_reason() ->
         when_not=("it is not for sale",),
         examples=("How much is the red one?",),
     )
+    assert (dict(found.operations), found.cached) == ({"drop": Effect.DESTROY}, False)
     told = {field.name for field in dataclasses.fields(Instructions)}
-    assert set(ToolOverride.model_fields) == {"match", "enabled", "description", *values, *told}
+    others = {"match", "enabled", "description", "operations", "cached"}
+    assert set(ToolOverride.model_fields) == {*others, *values, *told}
 
 
 @proves("D1")

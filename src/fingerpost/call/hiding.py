@@ -35,7 +35,7 @@ def hidden_tools(
     names = rule_names(rules, source)
     hidden: dict[str, HiddenTool] = {}
     for card in cards:
-        if not within(scopes, card.server, card.key, card.effect.value):
+        if not any(within(scopes, card.server, card.key, effect) for effect in card.effects):
             hidden[card.key] = HiddenTool(
                 tool=card.key, rule=SCOPE, reason="it is outside of what you may use"
             )
@@ -53,20 +53,21 @@ def _denied_by(
     for number, rule in enumerate(rules, start=1):
         if not _concerns(rule, card, caller, profile):
             continue
-        if _always(rule):
+        if _always(rule, card):
             return number if rule.verdict == "deny" else None
         if rule.verdict != "deny":
             return None  # with the right arguments a call may pass
     return None
 
 
-def _always(rule: RuleSettings) -> bool:
+def _always(rule: RuleSettings, card: ToolCard) -> bool:
     """Whether it holds whatever the arguments are."""
-    return not rule.arguments and rule.paths is None and rule.operation is None
+    by_effect = rule.effect is not None and len(card.effects) > 1
+    return not by_effect and not rule.arguments and rule.paths is None and rule.operation is None
 
 
 def _concerns(rule: RuleSettings, card: ToolCard, caller: str | None, profile: str | None) -> bool:
-    if rule.effect is not None and rule.effect is not card.effect.value:
+    if rule.effect is not None and rule.effect not in card.effects:
         return False
     denying = rule.verdict != "allow"
     fits = fits_somehow if denying else fits_exactly

@@ -62,13 +62,15 @@ def edited_call(card: ToolCard, arguments: JsonObject, *, repair: bool) -> Call:
 
 def call_of(card: ToolCard, arguments: JsonObject, repairs: tuple[Repair, ...]) -> Call:
     """The call itself, with the fingerprint that a grant is bound to."""
+    named = arguments.get("operation") if card.operations else None
     return Call(
         tool=card.key,
         server=card.server,
         name=card.name,
         operation=operation_of(card, arguments),
         arguments=arguments,
-        effect=card.effect.value,
+        effect=card.effect_of(named if isinstance(named, str) else None),
+        cached=card.cached,
         fingerprint=call_fingerprint(card.fingerprint, card.key, arguments),
         definition_fingerprint=card.fingerprint,
         repairs=repairs,

@@ -90,6 +90,7 @@ class CallPath:
         self._events = events
         self._policy = Policy(settings.policy)
         self._running: dict[str, str] = {}  # the tool of every call under way, by call
+        self._contexts: dict[str, CallContext] = {}  # and who makes it
         self._rounds = Rounds()
         self.results = Results(store.cache, keep_seconds=settings.digest.keep_seconds)
         self.approvals = Approvals(store, events=events, settings=settings.call)
@@ -110,6 +111,7 @@ class CallPath:
         began = time.monotonic()
         endings = Endings(wish, context)
         self._running[context.call_id] = wish.name
+        self._contexts[context.call_id] = context
         self._tell(context, CallReceived, name=wish.name, arguments=wish.arguments, caller=context.caller,
                    conversation=context.conversation, dry_run=context.dry_run)  # fmt: skip
         try:
@@ -123,8 +125,13 @@ class CallPath:
             raise
         finally:
             self._running.pop(context.call_id, None)
+            self._contexts.pop(context.call_id, None)
         self._tell_end(context, outcome, began)
         return outcome
+
+    def context_of(self, call_id: str) -> CallContext | None:
+        """Who makes a call that is under way: our own servers ask, to act for the same person."""
+        return self._contexts.get(call_id)
 
     async def call_many(self, wishes: Sequence[tuple[ToolCall, CallContext]]) -> tuple[Outcome, ...]:
         """Independent calls side by side, outcomes in order; writes to one server follow each other."""
@@ -134,7 +141,9 @@ class CallPath:
         found = resolve(wish, self._catalog.snapshot)
         server, effect = ("", Effect.READ)  # a call that leads nowhere waits for nobody
         if isinstance(found, Resolved):
-            server, effect = found.card.server, found.card.effect.value
+            operation = found.arguments.get("operation")
+            named = operation if isinstance(operation, str) else None
+            server, effect = found.card.server, found.card.effect_of(named)
         return Job(server, effect, lambda: self.call(wish, context))
 
     async def _go(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fingerpost.settings import ProfileRule, ProgramRule, RuleSettings
+from fingerpost.settings import OwnRule, ProfileRule, ProgramRule, RuleSettings
 
 
 def rule_names(rules: Sequence[RuleSettings], source: str) -> tuple[str, ...]:
@@ -14,6 +14,8 @@ def rule_names(rules: Sequence[RuleSettings], source: str) -> tuple[str, ...]:
     for rule in rules:
         if isinstance(rule, ProfileRule):
             names.append(f"a rule of the profile {rule.profile}")
+        elif isinstance(rule, OwnRule):
+            names.append(f"default of {rule.server}")
         elif isinstance(rule, ProgramRule):
             given += 1
             names.append(f"rule {given} of the program's policy")

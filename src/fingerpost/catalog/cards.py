@@ -88,6 +88,8 @@ class Cardmaker:
                 written=written,
             ),
             instructions=Instructions() if written is None else written.instructions,
+            operations={} if written is None else written.fields.operations or {},
+            cached=written is None or written.fields.cached is not False,
         )
 
 

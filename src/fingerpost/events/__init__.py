@@ -29,6 +29,8 @@ from fingerpost.events.choose import (
     RouteBegan,
     RouteEnded,
     ShortlistWidened,
+    SubagentBegan,
+    SubagentEnded,
     SyntaxStopped,
     ThoughtNoted,
 )
@@ -110,6 +112,8 @@ __all__ = [
     "ShortlistWidened",
     "SmartRoutingEnd",
     "SmartRoutingStart",
+    "SubagentBegan",
+    "SubagentEnded",
     "SyntaxStopped",
     "TaskScheduled",
     "ThoughtNoted",

@@ -219,3 +219,27 @@ class RouteEnded(Event):
 
     def summary(self) -> str:
         return f"{self.outcome} in {self.milliseconds:.0f} ms"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubagentBegan(Event):
+    """Another packet was made on behalf of this one."""
+
+    child: str  # its id
+    request: str
+
+    def summary(self) -> str:
+        return f"began {self.child}: {self.request}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubagentEnded(Event):
+    """That packet has come to its end, or waits for a person."""
+
+    child: str
+    outcome: RouteOutcome
+    milliseconds: float
+    tokens: int
+
+    def summary(self) -> str:
+        return f"{self.child}: {self.outcome} after {self.tokens:,} tokens"

@@ -110,6 +110,7 @@ class Call:
     effect: Effect
     fingerprint: str  # of tool, arguments and definition together
     definition_fingerprint: str | None = None  # of the definition alone
+    cached: bool = True  # a read whose answer of a moment ago will do
     repairs: tuple[Repair, ...] = ()
 
 

@@ -90,6 +90,7 @@ class Header:
     session_id: str
     created: datetime
     caller: str | None = None
+    parent_id: str | None = None  # of the packet that had this one made: a subagent's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,6 +275,7 @@ class Packet:
         *,
         session_id: str | None = None,
         caller: str | None = None,
+        parent_id: str | None = None,
         history: tuple[Message, ...] = (),
         max_reinjections: int = MAX_REINJECTIONS,
     ) -> Packet:
@@ -284,6 +286,7 @@ class Packet:
                 session_id=session_id or new_id("ses"),
                 created=utc_now(),
                 caller=caller,
+                parent_id=parent_id,
             ),
             content=Content(original_prompt=as_valid_text(prompt)),
             context=Context(history=history),

@@ -137,6 +137,17 @@ class ToolCard:
     fingerprint: str  # over name, description, schemas and annotations
     intelligence: Intelligence
     instructions: Instructions = field(default_factory=Instructions)  # what a person wrote about its use
+    operations: Mapping[str, Effect] = field(default_factory=dict[str, Effect])  # where they differ, written
+    cached: bool = True  # a repeated read may be answered from memory
+
+    def effect_of(self, operation: str | None) -> Effect:
+        """What one operation of it does; the tool's own effect where nothing else is written."""
+        return self.effect.value if operation is None else self.operations.get(operation, self.effect.value)
+
+    @property
+    def effects(self) -> frozenset[Effect]:
+        """All that calling it may do."""
+        return frozenset((self.effect.value, *self.operations.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

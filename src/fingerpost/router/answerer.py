@@ -21,7 +21,15 @@ from fingerpost.catalog import Snapshot
 from fingerpost.choose.calibration import Calibration
 from fingerpost.choose.summaries import Summaries
 from fingerpost.errors import CallError, ConfigError
-from fingerpost.events import Event, Fanout, PacketReceived, RouteBegan, RouteEnded
+from fingerpost.events import (
+    Event,
+    Fanout,
+    PacketReceived,
+    RouteBegan,
+    RouteEnded,
+    SubagentBegan,
+    SubagentEnded,
+)
 from fingerpost.llm import ModelPool, Role
 from fingerpost.records import (
     Approval,
@@ -31,6 +39,7 @@ from fingerpost.records import (
     Narrowing,
     Outcome,
     Pending,
+    RouteOutcome,
     UsageProfile,
 )
 from fingerpost.router.guide import Guide, packet_of
@@ -49,6 +58,7 @@ from fingerpost.settings import Settings
 from fingerpost.store import Store
 
 READ_AGAIN_S: Final = 30.0
+TOLD_OF_REQUEST: Final = 500
 
 Learn: TypeAlias = Callable[[str, Outcome, str | None], None]  # the request, what came of it, where
 
@@ -81,6 +91,7 @@ class Answerer:
         self._calibrated_at = -READ_AGAIN_S
         self._usage: Mapping[str, UsageProfile] = {}
         self._used_at = -READ_AGAIN_S
+        self._under_way: dict[str, Journey] = {}  # by packet
         self._resuming: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()  # by packet
         self._house = House(
             settings=settings,
@@ -209,14 +220,44 @@ class Answerer:
     async def _watched(self, journey: Journey, work: Callable[[], Awaitable[Route]]) -> Route:
         """The route, with everything that happened to its packet on the way."""
         events: list[Event] = []
-        with self._witness.watch(journey.packet.packet_id, events.append):
+        packet_id = journey.packet.packet_id
+        self._under_way[packet_id] = journey
+        with self._witness.watch(packet_id, events.append):
             try:
-                route = await work()
+                route = await self._told_of(journey, work)
             except BaseException as error:
                 if events and not any(isinstance(event, RouteEnded) for event in events):
                     broken_off(journey, left=not isinstance(error, Exception))
                 raise
+            finally:
+                self._under_way.pop(packet_id, None)
         return replace(route, events=tuple(events))
+
+    async def _told_of(self, journey: Journey, work: Callable[[], Awaitable[Route]]) -> Route:
+        """The route; a subagent's beginning and end stand in its parent's trace."""
+        parent_id, spent = journey.packet.header.parent_id, journey.budget.spent
+        if parent_id is None:
+            return await work()
+        child, request = journey.packet.packet_id, journey.packet.content.original_prompt
+        self._events.emit(SubagentBegan(packet_id=parent_id, child=child, request=request[:TOLD_OF_REQUEST]))
+        outcome = RouteOutcome.LEFT
+        try:
+            route = await work()
+            outcome = route.outcome
+        except Exception:
+            outcome = RouteOutcome.FAILED
+            raise
+        finally:
+            self._events.emit(
+                SubagentEnded(
+                    packet_id=parent_id,
+                    child=child,
+                    outcome=outcome,
+                    milliseconds=journey.budget.milliseconds,
+                    tokens=spent.prompt_tokens + spent.completion_tokens,
+                )
+            )
+        return route
 
     def _begin(self, text: str, asking: Asking) -> Journey:
         mode = self._mode(asking)
@@ -224,7 +265,24 @@ class Answerer:
         turns = asking.get("max_turns") or self._switches.now.max_turns
         agent = mode in (Mode.SIMPLE, Mode.REACT)
         rounds = (turns if agent else routing.max_reinjections) if routing.enabled else 0
-        return Journey(self._house, packet_of(text, asking, rounds=rounds), mode=mode, asking=asking)
+        parent = self._parent_of(asking)
+        packet = packet_of(text, asking, rounds=rounds, parent=asking.get("parent"))
+        return Journey(self._house, packet, mode=mode, asking=asking, parent=parent)
+
+    def _parent_of(self, asking: Asking) -> Journey | None:
+        """The journey on whose behalf this is asked. Raises where it may not begin another."""
+        name = asking.get("parent")
+        if name is None:
+            return None
+        parent = self._under_way.get(name)
+        if parent is None:
+            message = f"{name} is not under way here, so nothing can be done on its behalf"
+            raise CallError(message, hint="Ask without `parent`.")
+        deepest = self._settings.builtin.subagents.max_depth
+        if parent.depth >= deepest:
+            message = f"subagents may begin each other {deepest} deep, and no deeper"
+            raise CallError(message, hint="Do this part yourself, or raise builtin.subagents.max_depth.")
+        return parent
 
     def _announce(self, journey: Journey) -> None:
         pool = self._house.pool

@@ -218,12 +218,15 @@ class Guide:
         self._narrower.forget()
 
 
-def packet_of(text: str, wanted: Wanted, *, rounds: int = MAX_REINJECTIONS) -> Packet:
+def packet_of(
+    text: str, wanted: Wanted, *, rounds: int = MAX_REINJECTIONS, parent: str | None = None
+) -> Packet:
     """A request as it enters the house: words alone, so that journals hold no images."""
     return Packet.start(
         text,
         session_id=wanted.get("conversation"),
         caller=wanted.get("caller"),
+        parent_id=parent,
         history=tuple(worded(message) for message in wanted.get("history", ())),
         max_reinjections=rounds,
     )

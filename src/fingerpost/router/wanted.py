@@ -49,6 +49,8 @@ class Asking(Wanted, total=False):
     directives: str | None
     max_turns: int | None
     seconds: float | None
+    tokens: int | None  # of all model calls together, where that is less than the settings allow
+    parent: str | None  # the packet on whose behalf this one is made: its budget is spent
     dry_run: bool  # show what would be called, call nothing
     model: str | None  # who answers instead of the configured model, at the same address
     options: JsonObject  # for the model that answers, as the caller wrote them: temperature, stop, …

@@ -8,11 +8,14 @@ or the model at the other end. None of it is ours to read.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from fingerpost.records import Json, JsonObject
 from fingerpost.records.quick import quick
 from fingerpost.servers.clock import Clock
+
+# Goes to servers in this process alone: the call under way, for which they may ask who makes it.
+CALL_ID: Final = "fingerpost/call"
 
 
 class CallerSide(Protocol):

@@ -202,10 +202,12 @@ class Servers:
     ) -> JsonObject:
         """Call a tool and return its raw result. `timeout` bounds everything, connecting included.
 
+        `meta` is for a server in this process; it goes to no other.
+
         Never repeated by itself: after a failure nobody knows whether the call took effect.
         """
         params: dict[str, Any] = {"name": tool, "arguments": arguments}
-        if meta:
+        if meta and self._find(name).spec.transport == "in_process":
             params["_meta"] = meta
 
         async def ask(connection: Connection, clock: Clock) -> dict[str, Any]:

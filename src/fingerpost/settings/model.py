@@ -158,6 +158,10 @@ class ProgramRule(RuleSettings):
     """A rule that a program gives, not a file: it is named so where a reason is told."""
 
 
+class OwnRule(RuleSettings):
+    """A rule that comes with one of our own servers: behind all that a person wrote."""
+
+
 class ProfileRule(RuleSettings):
     """A rule of a profile: it comes before all others and holds for that profile alone."""
 
@@ -224,6 +228,10 @@ class ToolOverride(Section):
     enabled: bool | None = Field(default=None, description="false hides the tool")
     description: str | None = Field(default=None, description="Shown instead of the server's own")
     effect: Effect | None = Field(default=None, description="What running it does to the world")
+    operations: dict[str, Effect] | None = Field(
+        default=None, description="The same by operation, for a tool with an `operation` parameter"
+    )
+    cached: bool | None = Field(default=None, description="false: every read is asked anew")
     category: str | None = Field(default=None, description="The group it is shown and ranked with")
     priority: int | None = Field(default=None, ge=0, le=100, description="Higher is offered earlier")
     hierarchy: tuple[str, ...] | None = Field(default=None, description="Tools to fall back to, in order")
@@ -358,6 +366,97 @@ class ConsoleSettings(Section):
     session_hours: float = Field(default=12.0, gt=0, le=24 * 30, description="Until one has to sign in again")
 
 
+OwnServerName = Literal["workspace", "knowledge", "memory", "collaboration", "specialists", "directives"]
+
+
+class WorkspaceSettings(Section):
+    """Our own server for files and commands. tool_routing.allow_write and allow_execute switch it on."""
+
+    root: str | None = Field(default=None, description="Its folder; by default the working directory")
+    commands: tuple[str, ...] = Field(
+        default=(), description="The only commands that may run, `*` allowed; empty: any, each asked about"
+    )
+    command_seconds: float = Field(default=120.0, gt=0, le=3600, description="For one command")
+    output_bytes: int = Field(default=1024 * 1024, ge=1024, description="Kept of a command's output")
+    read_bytes: int = Field(default=2 * 1024 * 1024, ge=1024, description="Most that one read gives")
+    ignored: tuple[str, ...] = Field(
+        default=(".git", ".hg", ".svn", "node_modules", ".venv", "__pycache__", ".tox", ".mypy_cache"),
+        description="Folders that lists and searches pass over",
+    )
+
+
+class KnowledgeSettings(Section):
+    """Our own knowledge base: a folder of Markdown, text and PDF, made searchable."""
+
+    folder: str | None = Field(
+        default=None, description="Its folder; by default notes/ in the working directory"
+    )
+    file_bytes: int = Field(default=20 * 1024 * 1024, ge=1024, description="Larger files are not read")
+    watch_seconds: float = Field(
+        default=2.0, gt=0, le=3600, description="How often changed files are looked for"
+    )
+
+
+class MemorySettings(Section):
+    """Our own memory for models, by person and conversation."""
+
+    most: int = Field(default=5000, ge=1, description="Kept for one person; the oldest go first")
+    text_bytes: int = Field(default=8 * 1024, ge=64, description="Size of one")
+
+
+class SubagentSettings(Section):
+    """What a request that another one began may cost; its parent's limits hold as well."""
+
+    max_depth: int = Field(default=2, ge=1, le=5, description="How deep they may begin each other")
+    at_once: int = Field(default=4, ge=1, le=32, description="Of one request")
+    max_turns: int = Field(default=6, ge=1, le=100, description="Rounds of tools")
+    max_tokens: int = Field(default=50_000, ge=100, description="Of all its model calls together")
+    max_seconds: float = Field(default=120.0, gt=0, le=3600, description="For a whole one")
+
+
+class AssetEndpointSettings(Section):
+    """An OpenAI-compatible service that makes pictures or speech."""
+
+    base_url: str = Field(min_length=1, description="Where it is served, such as http://127.0.0.1:8080/v1")
+    model: str | None = Field(default=None, description="The name the server knows it by")
+    api_key: str | None = Field(default=None, repr=False, description="Better as ${VARIABLE}")
+    timeout: float = Field(default=120.0, gt=0, le=3600, description="Seconds for one")
+
+
+class SpecialistsSettings(Section):
+    """Our own specialists."""
+
+    most_experts: int = Field(default=5, ge=1, le=12, description="Views one orchestration may ask for")
+    images: AssetEndpointSettings | None = Field(default=None, description="Who makes pictures")
+    speech: AssetEndpointSettings | None = Field(default=None, description="Who speaks")
+
+
+class BuiltinSettings(Section):
+    """Fingerpost's own servers."""
+
+    enabled: tuple[OwnServerName, ...] = Field(default=(), description="Those that are offered")
+    workspace: WorkspaceSettings = Field(default_factory=WorkspaceSettings)
+    knowledge: KnowledgeSettings = Field(default_factory=KnowledgeSettings)
+    memory: MemorySettings = Field(default_factory=MemorySettings)
+    subagents: SubagentSettings = Field(default_factory=SubagentSettings)
+    specialists: SpecialistsSettings = Field(default_factory=SpecialistsSettings)
+
+
+class DiscordSettings(Section):
+    """The Discord connector. Needs the extra `discord`."""
+
+    token: str | None = Field(default=None, repr=False, description="Of your bot; better as ${VARIABLE}")
+    api_url: str | None = Field(default=None, description="Where Discord's API is, when not at Discord's")
+    servers: tuple[str, ...] = Field(default=(), description="Ids of servers it answers on; empty: all")
+    users: tuple[str, ...] = Field(default=(), description="Ids of users it answers; empty: everybody there")
+    roles: tuple[str, ...] = Field(default=(), description="Ids of roles it answers, beside those users")
+    approvers: tuple[str, ...] = Field(
+        default=(),
+        description="Ids of users and roles who may approve; empty: nobody but those who asked in private",
+    )
+    profile: str | None = Field(default=None, description="The profile its requests use")
+
+
 class TelemetrySettings(Section):
     """What is told to those who watch programs."""
 
@@ -406,6 +505,8 @@ class Settings(Section):
     api: ApiSettings = Field(default_factory=ApiSettings, description="The API")
     console: ConsoleSettings = Field(default_factory=ConsoleSettings, description="The web console")
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings, description="Metrics and spans")
+    builtin: BuiltinSettings = Field(default_factory=BuiltinSettings, description="Our own servers")
+    discord: DiscordSettings = Field(default_factory=DiscordSettings, description="The Discord connector")
     profiles: dict[str, ProfileSettings] = Field(
         default_factory=dict, description="Choices of tools, by name"
     )

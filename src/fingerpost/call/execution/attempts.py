@@ -21,6 +21,7 @@ from fingerpost.call.execution.slots import NoSlot, Slots
 from fingerpost.errors import StoreUnavailable, ToolTimeout
 from fingerpost.events import Event
 from fingerpost.records import Effect, JsonObject
+from fingerpost.servers.caller import CALL_ID
 from fingerpost.servers.clock import Clock
 from fingerpost.servers.failures import UNKNOWN_OUTCOME
 
@@ -132,6 +133,7 @@ class Attempts:
                 call.arguments,
                 timeout=seconds,
                 on_progress=leg.on_progress,
+                meta={CALL_ID: journey.context.call_id},
                 passage=leg.passage if leg.dialogue is None else leg.dialogue.timed_by(clock),
             )
         if clock.loss is not None:

@@ -50,7 +50,7 @@ class ResultCache:
     def serves(self, call: Call) -> bool:
         """Whether answers to this call are kept at all."""
         holds = self._seconds > 0 and self._entries > 0
-        return holds and call.effect is Effect.READ and not is_changing(call.name)
+        return holds and call.cached and call.effect is Effect.READ and not is_changing(call.name)
 
     def epoch(self, server: str) -> int:
         """The number of writes so far: take it before asking, give it when keeping."""

@@ -32,9 +32,19 @@ class Spent:
 class Budget:
     """Counts, and says when enough is enough."""
 
-    def __init__(self, settings: ChooseSettings, *, seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        settings: ChooseSettings,
+        *,
+        seconds: float | None = None,
+        tokens: int | None = None,
+        parent: Budget | None = None,
+    ) -> None:
+        """What is spent here is spent of `parent`, too, and its end is the end of this."""
         self._settings = settings
         self._seconds = settings.max_seconds if seconds is None else min(seconds, settings.max_seconds)
+        self._tokens = settings.max_tokens if tokens is None else min(tokens, settings.max_tokens)
+        self._parent = parent
         self._began = time.monotonic()
         self.spent = Spent()
 
@@ -44,13 +54,16 @@ class Budget:
 
     @property
     def seconds_left(self) -> float:
-        return max(0.0, self._began + self._seconds - time.monotonic())
+        own = max(0.0, self._began + self._seconds - time.monotonic())
+        return own if self._parent is None else min(own, self._parent.seconds_left)
 
     def check(self) -> None:
         """Raises `OutOfBudget` when nothing more may be asked of a model."""
+        if self._parent is not None:
+            self._parent.check()
         used = self.spent.prompt_tokens + self.spent.completion_tokens
-        if used >= self._settings.max_tokens:
-            detail = f"{used:,} of {self._settings.max_tokens:,} tokens are used (choose.max_tokens)"
+        if used >= self._tokens:
+            detail = f"{used:,} of {self._tokens:,} tokens are used ({self._named('max_tokens')})"
             raise OutOfBudget(limit="tokens", detail=detail)
         most = self._settings.max_cost
         if most is not None and self.spent.cost is not None and self.spent.cost >= most:
@@ -60,10 +73,16 @@ class Budget:
             raise self.too_late()
 
     def too_late(self) -> OutOfBudget:
-        return OutOfBudget(limit="seconds", detail=f"{self._seconds:g} s are over (choose.max_seconds)")
+        named = self._named("max_seconds")
+        return OutOfBudget(limit="seconds", detail=f"{self._seconds:g} s are over ({named})")
+
+    def _named(self, limit: str) -> str:
+        return f"choose.{limit}" if self._parent is None else f"builtin.subagents.{limit}"
 
     def count(self, reply: ModelReply, *, prompt: int, completion: int, cost: float | None) -> None:
         """`prompt` and `completion` are what the server says, or an estimate where it does not."""
+        if self._parent is not None:
+            self._parent.count(reply, prompt=prompt, completion=completion, cost=cost)
         spent = self.spent
         spent.calls += 1
         spent.prompt_tokens += prompt

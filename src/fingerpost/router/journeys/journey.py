@@ -96,7 +96,9 @@ class Journey:
         mode: Mode,
         asking: Asking,
         narrowing: Narrowing | None = None,
+        parent: Journey | None = None,
     ) -> None:
+        """`parent` is the journey on whose behalf this one is made, and whose budget it spends."""
         self.house = house
         self.settings = house.settings
         self.brought = brought_by(asking, prime=house.pool.name(Role.PRIME))
@@ -104,7 +106,13 @@ class Journey:
         self.mode = mode
         self.asking = asking
         self.narrowing = narrowing
-        self.budget = Budget(house.settings.choose, seconds=asking.get("seconds"))
+        self.depth = 0 if parent is None else parent.depth + 1
+        self.budget = Budget(
+            house.settings.choose,
+            seconds=asking.get("seconds"),
+            tokens=asking.get("tokens"),
+            parent=None if parent is None else parent.budget,
+        )
         self.widened = False
         self.failures: list[Outcome] = []
         self.confidence: Confidence | None = None  # in the selection at hand

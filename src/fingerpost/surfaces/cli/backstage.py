@@ -17,7 +17,7 @@ from anyio.from_thread import start_blocking_portal
 
 from fingerpost.events import Event
 from fingerpost.settings import Loaded
-from fingerpost.surfaces.cli.house import connect, open_router
+from fingerpost.surfaces.cli.house import any_router, connect, open_router
 from fingerpost.surfaces.cli.narrowing import settle
 
 if TYPE_CHECKING:
@@ -111,13 +111,8 @@ class Backstage:
 async def _opened(loaded: Loaded) -> AsyncGenerator[Router]:
     """The router. With a model but without servers there is still somebody to talk to."""
     models = loaded.settings.models
-    if loaded.specs or (models.lite is None and models.prime is None):
-        async with open_router(loaded) as router:
-            yield router
-        return
-    from fingerpost.router import Router
-
-    async with Router((), settings=loaded.settings) as router:
+    alone = models.lite is None and models.prime is None
+    async with (open_router if alone else any_router)(loaded) as router:
         yield router
 
 

@@ -10,7 +10,7 @@ from fingerpost.errors import ConfigError, FingerpostError
 from fingerpost.records import ServerStatus
 from fingerpost.router import Router
 from fingerpost.settings import Loaded, Problem, load
-from fingerpost.surfaces.cli.house import Asked, connect
+from fingerpost.surfaces.cli.house import Asked, any_router, connect
 
 Severity = Literal["broken", "limited", "advice"]
 ORDER: dict[Severity, int] = {"broken": 0, "limited": 1, "advice": 2}
@@ -43,9 +43,9 @@ async def examine(asked: Asked) -> tuple[Finding, ...]:
 
 
 async def _look_inside(loaded: Loaded) -> list[Finding]:
-    async with Router(loaded.specs, settings=loaded.settings) as router:
+    async with any_router(loaded) as router:
         findings = await _look_at_store(router)
-        if not loaded.specs:
+        if not router.servers.statuses:
             findings.append(
                 Finding(
                     severity="broken",

@@ -67,13 +67,27 @@ def with_store(
 @asynccontextmanager
 async def open_router(loaded: Loaded) -> AsyncGenerator[Router]:
     """The router for these settings. Having no server at all is the caller's mistake to hear about."""
-    if not loaded.specs:
+    if not loaded.specs and not loaded.settings.builtin.enabled:
         message = "no servers are configured"
         raise ConfigError(
             message,
             hint="name a file with --servers FILE (a standard mcpServers JSON), "
-            "or run `fingerpost import` to find the servers of your other MCP clients",
+            "run `fingerpost import` to find the servers of your other MCP clients, "
+            "or switch on one of our own: `fingerpost builtin` lists them",
         )
+    async with any_router(loaded) as router:
+        yield router
+
+
+@asynccontextmanager
+async def any_router(loaded: Loaded) -> AsyncGenerator[Router]:
+    """The same, also where there is no server at all. Our own are loaded only where one is switched on."""
+    if loaded.settings.builtin.enabled:
+        from fingerpost.builtin import open_router as with_own_servers
+
+        async with with_own_servers(loaded.specs, settings=loaded.settings) as router:
+            yield router
+        return
     from fingerpost.router import Router
 
     async with Router(loaded.specs, settings=loaded.settings) as router:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final, cast
 
 from fingerpost.records import Json, JsonObject
-from fingerpost.servers.caller import Passage
+from fingerpost.servers.caller import CALL_ID, Passage
 from fingerpost.surfaces.gateway.exchange import ClientRequest, Refusal
 
 LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
@@ -23,6 +23,7 @@ _OURS: Final = frozenset(
         "io.modelcontextprotocol/clientCapabilities",
         LOG_LEVEL,
         INTENT,
+        CALL_ID,
     )
 )
 _NOTHING: Final[JsonObject] = {}

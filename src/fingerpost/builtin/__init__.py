@@ -1,0 +1,11 @@
+"""Fingerpost's own MCP servers: useful the minute it starts, and called like all others.
+
+Each lives in a folder of its own and is made by its `make(premises)`. In this process they are
+opened together with a router (`open_router`); alone, by `fingerpost builtin NAME`.
+"""
+
+from fingerpost.builtin.opening import open_router
+from fingerpost.builtin.premises import Premises
+from fingerpost.builtin.shelf import NAMES, make
+
+__all__ = ["NAMES", "Premises", "make", "open_router"]

@@ -1,0 +1,53 @@
+"""What a tool of our own gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fingerpost.records import Json, JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """Something kept elsewhere: a picture, a model, a sound. Referred to, not pasted."""
+
+    uri: str
+    name: str
+    media_type: str
+    description: str = ""
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A result: words for a model and a person, and the same as data where a program may want it."""
+
+    text: str
+    data: JsonObject | None = field(default=None, kw_only=True)
+    links: tuple[Link, ...] = field(default=(), kw_only=True)
+    failed: bool = field(default=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a person has to say before there is a result. The tool is then called once more, with the answer.
+
+    `schema` is a flat JSON schema of an object, as elicitation wants it.
+    """
+
+    text: str
+    schema: JsonObject
+    state: str = ""  # comes back with the answer; whoever holds it can read it
+
+
+class ToolRefused(Exception):
+    """It cannot be done. The words go to the model and the person: what is wrong, and what to do."""
+
+    def __init__(self, message: str, *, hint: str = "", data: dict[str, Json] | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.data = data
+
+    @property
+    def text(self) -> str:
+        return f"{self} {self.hint}".strip() if self.hint else str(self)

@@ -1,0 +1,170 @@
+"""Tools of our own as an MCP server: in this process, or alone over any transport the MCP library has."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any, Final, cast
+
+import mcp_types as types
+from jsonschema import Draft202012Validator
+from mcp.server import Server
+from mcp.server.context import ServerRequestContext
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from fingerpost import __version__
+from fingerpost.builtin.kit.caller import Caller
+from fingerpost.builtin.kit.reply import Link, Question, Reply, ToolRefused
+from fingerpost.builtin.kit.tool import OwnTool
+from fingerpost.errors import FingerpostError
+from fingerpost.records import CallContext, JsonObject, ServerSpec
+from fingerpost.servers.caller import CALL_ID
+from fingerpost.settings import OwnRule, ToolOverride
+
+log = logging.getLogger("fingerpost.builtin")
+
+ASKED: Final = "question"  # the one question of a round
+_TIMEOUT_S: Final = 30.0
+
+ContextOf = Callable[[str], CallContext | None]
+
+
+class OwnServer:
+    """A server of our own.
+
+    `open` is entered before the first call and left after the last: what it holds open (an index, processes)
+    lives in between. `rules` come behind everything a person wrote.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        tools: Iterable[OwnTool],
+        *,
+        instructions: str,
+        rules: Iterable[OwnRule] = (),
+        open: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
+        context_of: ContextOf = lambda _: None,
+    ) -> None:
+        self.name = name
+        self.tools = {tool.name: tool for tool in tools}
+        self.rules = tuple(rules)
+        self.open = open
+        self._context_of = context_of
+        self._listed = [types.Tool.model_validate(tool.definition) for tool in self.tools.values()]
+        self._checks = {
+            tool.name: Draft202012Validator(cast("dict[str, Any]", tool.definition["inputSchema"]))
+            for tool in self.tools.values()
+        }
+        self.mcp: Server[Any] = Server(
+            f"fingerpost-{name}",
+            version=__version__,
+            instructions=instructions,
+            on_list_tools=self._list,
+            on_call_tool=self._call,
+        )
+
+    def spec(self) -> ServerSpec:
+        """This server as an entry for a router in the same process."""
+        return ServerSpec(
+            name=self.name, transport="in_process", in_process=self.mcp, connect_timeout=_TIMEOUT_S
+        )
+
+    def overrides(self) -> tuple[ToolOverride, ...]:
+        """What is known of its tools beyond their definitions."""
+        return tuple(tool.override(self.name) for tool in self.tools.values())
+
+    async def _list(
+        self, ctx: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=self._listed)
+
+    async def _call(
+        self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        tool = self.tools.get(params.name)
+        if tool is None:
+            return _result(Reply(f"There is no tool {params.name!r:.100} here.", failed=True))
+        arguments: JsonObject = params.arguments or {}
+        if (problem := self._problem(tool.name, arguments)) is not None:
+            return _result(Reply(problem, failed=True))
+        try:
+            given = await tool.run(arguments, self._caller(ctx, params))
+        except ToolRefused as refused:
+            return _result(Reply(refused.text, data=refused.data, failed=True))
+        except FingerpostError as error:
+            return _result(Reply(f"{error}. {error.hint or ''}".strip(), failed=True))
+        except Exception:
+            log.exception("%s/%s failed", self.name, tool.name)
+            words = f"{tool.name} failed in a way it should not. Its log has the details."
+            return _result(Reply(words, failed=True))
+        return _asked(given) if isinstance(given, Question) else _result(given)
+
+    def _problem(self, name: str, arguments: JsonObject) -> str | None:
+        """What is wrong with the arguments. Calls through a router were checked and mended before."""
+        error = next(iter(self._checks[name].iter_errors(arguments)), None)  # pyright: ignore[reportUnknownMemberType] - untyped upstream
+        if error is None:
+            return None
+        where = ".".join(str(part) for part in error.absolute_path)
+        return f"{f'{where}: ' if where else ''}{error.message[:300]}"
+
+    def _caller(self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams) -> Caller:
+        meta = cast("Mapping[str, object]", ctx.meta or {})
+        call_id = meta.get(CALL_ID)
+        context = self._context_of(call_id) if isinstance(call_id, str) else None
+        answer, declined = _answer(params)
+        return Caller(
+            context=context,
+            progress=ctx.session.report_progress,
+            can_be_asked=_can_be_asked(ctx, context),
+            answer=answer,
+            declined=declined,
+            state=params.request_state or "",
+        )
+
+
+def _can_be_asked(ctx: ServerRequestContext[Any], context: CallContext | None) -> bool:
+    """A request on its way can always ask its person: it waits for them. A client says whether it can."""
+    if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+        return False
+    if context is not None and context.packet_id is not None:
+        return True
+    able = ctx.session.client_capabilities
+    return able is not None and able.elicitation is not None
+
+
+def _answer(params: types.CallToolRequestParams) -> tuple[JsonObject | None, bool]:
+    given = (params.input_responses or {}).get(ASKED)
+    if given is None:
+        return None, False
+    told = cast("Mapping[str, Any]", given.model_dump(by_alias=True))
+    content = told.get("content")
+    if told.get("action") != "accept" or not isinstance(content, Mapping):
+        return None, True
+    return cast("JsonObject", content), False
+
+
+def _asked(question: Question) -> types.InputRequiredResult:
+    params = {"message": question.text, "requestedSchema": question.schema, "mode": "form"}
+    request = {"method": "elicitation/create", "params": params}
+    return types.InputRequiredResult.model_validate(
+        {"inputRequests": {ASKED: request}, "requestState": question.state}
+    )
+
+
+def _result(reply: Reply) -> types.CallToolResult:
+    content: list[types.ContentBlock] = [types.TextContent(type="text", text=reply.text)]
+    content += [_link(link) for link in reply.links]
+    return types.CallToolResult(content=content, structured_content=reply.data, is_error=reply.failed)
+
+
+def _link(link: Link) -> types.ResourceLink:
+    return types.ResourceLink(
+        type="resource_link",
+        uri=link.uri,
+        name=link.name,
+        mime_type=link.media_type,
+        description=link.description or None,
+        size=link.size,
+    )

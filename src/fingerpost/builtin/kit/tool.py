@@ -1,0 +1,64 @@
+"""A tool of our own, as a record: its definition, what it does to the world, and who does it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from fingerpost.builtin.kit.caller import Caller
+from fingerpost.builtin.kit.reply import Question, Reply
+from fingerpost.records import Effect, Json, JsonObject
+from fingerpost.settings import ToolOverride
+
+Handler: TypeAlias = Callable[[JsonObject, Caller], Awaitable[Reply | Question]]
+
+_HINTS: Final[Mapping[Effect, Mapping[str, bool]]] = {
+    Effect.READ: {"readOnlyHint": True},
+    Effect.WRITE: {"readOnlyHint": False, "destructiveHint": False},
+    Effect.DESTROY: {"readOnlyHint": False, "destructiveHint": True},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnTool:
+    """One tool. `effect` is the worst it can do, whatever is switched off: so its annotations say."""
+
+    name: str
+    title: str
+    description: str
+    run: Handler
+    effect: Effect
+    properties: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])
+    required: tuple[str, ...] = ()
+    output_schema: JsonObject | None = None
+    open_world: bool = False  # reaches beyond this machine
+    # What the router knows of it beyond the definition: the fields of `ToolOverride` but for `match`.
+    # `effect` and `operations` there are what holds with the present switches.
+    knowledge: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def definition(self) -> JsonObject:
+        """As a server lists it."""
+        schema: dict[str, Json] = {
+            "type": "object",
+            "properties": dict(self.properties),
+            "additionalProperties": False,
+        }
+        if self.required:
+            schema["required"] = list(self.required)
+        told: dict[str, Json] = {
+            "name": self.name,
+            "title": self.title,
+            "description": self.description,
+            "inputSchema": schema,
+            "annotations": {**_HINTS[self.effect], "title": self.title, "openWorldHint": self.open_world},
+        }
+        if self.output_schema is not None:
+            told["outputSchema"] = self.output_schema
+        return told
+
+    def override(self, server: str) -> ToolOverride:
+        """What is known of it, as if a person had written it; a person's own words come behind it and win."""
+        known: dict[str, Any] = {"effect": self.effect, "cached": False, **self.knowledge}
+        return ToolOverride.model_validate({"match": f"{server}/{self.name}", **known})

@@ -1,0 +1,77 @@
+"""A router together with the servers of our own that the settings ask for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+from fingerpost.builtin.kit import OwnServer
+from fingerpost.builtin.premises import Premises
+from fingerpost.builtin.shelf import make
+from fingerpost.errors import ConfigError
+from fingerpost.events import EventSink
+from fingerpost.records import ServerSpec
+from fingerpost.router import Policy, Router
+from fingerpost.settings import Settings
+
+if TYPE_CHECKING:
+    from fingerpost.llm import ChatModel
+
+
+class Given(TypedDict, total=False):
+    """What a `Router` takes besides servers and settings."""
+
+    sinks: Iterable[EventSink]
+    model: ChatModel | None
+    lite: ChatModel | None
+    prime: ChatModel | None
+    policy: Policy | None
+
+
+@asynccontextmanager
+async def open_router(
+    servers: Iterable[ServerSpec] = (),
+    *,
+    settings: Settings | None = None,
+    folder: Path | None = None,
+    **given: Unpack[Given],
+) -> AsyncGenerator[Router]:
+    """An open router with these servers and those of `settings.builtin.enabled`.
+
+    `folder` is the working directory of our own servers.
+    """
+    settings, specs = settings or Settings(), tuple(servers)
+    premises = Premises(settings=settings, folder=(folder or Path.cwd()).absolute())
+    own = tuple(make(name, premises) for name in dict.fromkeys(settings.builtin.enabled))
+    _check_names(specs, own)
+    async with AsyncExitStack() as stack:
+        for server in own:
+            await stack.enter_async_context(server.open())
+        router = Router(
+            (*specs, *(server.spec() for server in own)), settings=with_own(settings, own), **given
+        )
+        await stack.enter_async_context(router)
+        premises.router = router
+        yield router
+
+
+def with_own(settings: Settings, own: Iterable[OwnServer]) -> Settings:
+    """The settings with what our own servers bring; what a person wrote comes behind it and wins."""
+    own = tuple(own)
+    if not own:
+        return settings
+    overrides = (override for server in own for override in server.overrides())
+    rules = (rule for server in own for rule in server.rules)
+    return settings.model_copy(
+        update={"tools": (*overrides, *settings.tools), "policy": (*settings.policy, *rules)}
+    )
+
+
+def _check_names(specs: Iterable[ServerSpec], own: Iterable[OwnServer]) -> None:
+    taken = {spec.name for spec in specs}
+    for server in own:
+        if server.name in taken:
+            message = f"two servers are called {server.name}: one of yours and one of ours"
+            raise ConfigError(message, hint="Rename yours, or leave ours out of builtin.enabled.")

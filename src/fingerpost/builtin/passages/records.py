@@ -1,0 +1,26 @@
+"""A piece of a text, and how well one answers a query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """A piece of a text that can be found."""
+
+    source: str  # whose piece it is: a path, the id of a memory
+    text: str
+    heading: str = ""  # what stands above it: counts for finding, like the text
+    first_line: int = 0  # where it stands, where lines are counted; from 1
+    last_line: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """A passage that was found. Scores are comparable within one search."""
+
+    passage: Passage
+    score: float
+    words: float  # by the words it shares with the query
+    meaning: float | None = None  # by what it says; None: not known yet

@@ -1,0 +1,64 @@
+"""Servers of our own: what is true of all of them."""
+
+from __future__ import annotations
+
+from fingerpost import Router
+from fingerpost.builtin.kit import Caller, OwnServer, OwnTool, Reply, ToolRefused
+from fingerpost.builtin.opening import with_own
+from fingerpost.builtin.premises import Premises
+from fingerpost.records import Effect, ErrorKind, JsonObject
+from fingerpost.settings import Settings
+from tests.requirements import proves
+
+
+async def _who(arguments: JsonObject, caller: Caller) -> Reply:
+    context = caller.context
+    told: JsonObject = {"user": caller.user, "packet": None if context is None else context.packet_id}
+    return Reply(f"{caller.user} in {caller.conversation}", data=told)
+
+
+async def _refuse(arguments: JsonObject, caller: Caller) -> Reply:
+    message = "That is not possible."
+    raise ToolRefused(message, hint="Try something else.")
+
+
+def _server(premises: Premises, *, writes: Effect = Effect.WRITE) -> OwnServer:
+    operation: JsonObject = {"type": "string", "enum": ["look", "change"]}
+    tools = (
+        OwnTool(
+            name="thing_operations", title="Things", description="Looks at things and changes them", run=_who,
+            effect=Effect.WRITE, properties={"operation": operation}, required=("operation",),
+            knowledge={"operations": {"look": Effect.READ, "change": writes}},
+        ),
+        OwnTool(name="refuse", title="Refuse", description="Reads nothing", run=_refuse, effect=Effect.READ),
+    )  # fmt: skip
+    return OwnServer("things", tools, instructions="Things.", context_of=premises.context_of)
+
+
+@proves("U1", "C5")
+async def test_a_call_goes_through_the_call_path_and_the_tool_knows_who_calls(settings: Settings):
+    premises = Premises(settings=settings)
+    own = _server(premises)
+    async with Router([own.spec()], settings=with_own(settings, [own])) as router:
+        premises.router = router
+        await router.connect()
+        look = await router.call(
+            "things/thing_operations", {"operation": "look"}, caller="dana", conversation="ses_1"
+        )
+        assert look.success and look.content.startswith("dana in ses_1")
+        change = await router.call("things/thing_operations", {"operation": "change"}, caller="dana")
+        assert change.error is ErrorKind.AUTHORIZATION_REQUIRED
+        dotted = await router.call("thing_operations.look", {}, caller="dana")
+        assert dotted.success
+        refused = await router.call("things/refuse", {})
+        assert "Try something else." in refused.content
+
+
+@proves("A9")
+async def test_what_is_switched_off_counts_as_reading(settings: Settings):
+    premises = Premises(settings=settings)
+    own = _server(premises, writes=Effect.READ)
+    async with Router([own.spec()], settings=with_own(settings, [own])) as router:
+        premises.router = router
+        await router.connect()
+        assert (await router.call("things/thing_operations", {"operation": "change"})).success
