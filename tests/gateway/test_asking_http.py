@@ -55,9 +55,9 @@ class House:
 
 
 @asynccontextmanager
-async def house(folder: Path) -> AsyncGenerator[House]:
+async def house(folder: Path, **chosen: Any) -> AsyncGenerator[House]:
     old, new = SessionServer(), RoundsServer()
-    settings = Settings.model_validate({"store": {"url": f"sqlite:///{folder}/s.db"}})
+    settings = Settings.model_validate({"store": {"url": f"sqlite:///{folder}/s.db"}, **chosen})
     async with Router([old.spec, new.spec], settings=settings) as router:
         await router.connect()
         found: list[str] = []
@@ -151,6 +151,30 @@ async def test_a_client_that_cannot_be_asked(tmp_path: Path, mode: str) -> None:
         with pytest.raises(MCPError):  # the server goes on to ask what this client does not offer
             await client.call_tool("new__wipe", {})
         assert place.runs == 1
+
+
+@proves("G6")
+@pytest.mark.parametrize(
+    ("chosen", "console"),
+    [
+        ({}, "{address}/"),
+        ({"gateway": {"public_url": "https://fingerpost.example/"}}, "https://fingerpost.example/"),
+        ({"console": {"enabled": False}}, None),
+        ({"api": {"enabled": False}}, None),  # a console without it shows nothing
+    ],
+)
+async def test_the_note_where_to_approve_names_the_console_where_there_is_one(
+    tmp_path: Path, chosen: dict[str, Any], console: str | None
+) -> None:
+    async with house(tmp_path, **chosen) as place, Client(place.url) as client:
+        note = text_of(await client.call_tool("new__wipe", {}))
+        [pending] = await place.router.calls.approvals.waiting()
+        assert f"fingerpost approvals approve {pending.pending_id}" in note
+        if console is None:
+            assert "#/approvals" not in note
+        else:
+            page = console.format(address=place.url.removesuffix("/mcp/all"))
+            assert f" at {page}#/approvals/{pending.pending_id} or " in note
 
 
 @proves("G6", "G3")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -11,7 +12,7 @@ from playwright.sync_api import Browser, expect
 from tests.console.browser_kit import visit
 from tests.requirements import proves
 from tests.together.mcp_client import call
-from tests.together.program import House, Program
+from tests.together.program import PATIENCE_S, House, Program
 from tests.together.talking import user, whole
 
 pytestmark = pytest.mark.xdist_group("together")
@@ -21,10 +22,22 @@ TOKYO = "Please tell me the current time in Tokyo"
 
 def answered(program: Program) -> float:
     """Requests that were answered, as Prometheus reads it."""
+    return metric(program, r'fingerpost_requests_total\{outcome="answered"\}')
+
+
+def metric(program: Program, name: str) -> float:
     with program.http() as client:
         text = client.get("/metrics").raise_for_status().text
-    found = re.search(r'^fingerpost_requests_total\{outcome="answered"\} (\S+)$', text, re.MULTILINE)
+    found = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
     return float(found[1]) if found else 0.0
+
+
+def wait_for_readers(program: Program, count: int) -> None:
+    """Until so many read live streams: who opened or closed one is noticed a moment later."""
+    end = time.monotonic() + PATIENCE_S
+    while (readers := metric(program, "fingerpost_live_streams")) != count:
+        assert time.monotonic() < end, readers
+        time.sleep(0.05)
 
 
 @proves("O1", "I2", "I9", "I11", "V1")
@@ -53,6 +66,21 @@ def test_a_request_of_a_chat_is_seen_everywhere(browser: Browser, house: House):
     assert "time/get_current_time" in program.runs("trace", packet_id)
     traced = json.loads(program.runs("trace", packet_id, "--json"))
     assert traced[-1]["kind"] == "route_ended"
+
+
+@proves("I9")
+def test_who_reads_a_live_stream_is_counted_while_they_do(house: House):
+    program = house.program
+    wait_for_readers(program, 0)
+    with program.http() as client, client.stream("GET", "/api/live") as one:
+        pieces = one.iter_raw()  # held: a stream whose reader is dropped is closed
+        next(pieces)
+        wait_for_readers(program, 1)
+        with client.stream("GET", "/api/live") as other:
+            more = other.iter_raw()
+            next(more)
+            wait_for_readers(program, 2)
+    wait_for_readers(program, 0)
 
 
 @proves("V1", "V3", "I4")

@@ -97,7 +97,7 @@ def test_one_key_chats_another_approves(browser: Browser, locked: Locked):
         said = answer.result()
         assert "files/write_file" in text_of(said)
         assert said["fingerpost"]["outcome"] == "answered"
-        expect(agent.get_by_role("heading", name="Nothing waits for you")).to_be_visible()
+        expect(agent.get_by_role("article").get_by_role("status")).to_contain_text("Approved by guard")
     assert path.read_text() == "Hello"
     assert len(program.writes()) == 1
 

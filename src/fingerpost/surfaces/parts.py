@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 
@@ -24,18 +24,32 @@ class House:
     loaded: Loaded | None = None  # what the settings were read from
 
 
+class _Readers:
+    """Who reads live streams at this moment: the API knows, once it is open, and /metrics tells."""
+
+    def __init__(self) -> None:
+        self._counted: Callable[[], int] | None = None
+
+    def counted_by(self, counted: Callable[[], int]) -> None:
+        self._counted = counted
+
+    def count(self) -> int:
+        return 0 if self._counted is None else self._counted()
+
+
 def surfaces(house: House) -> dict[str, Later]:
     """By the first part of the paths they answer; what the settings switch off is not there."""
     settings = house.router.settings
     rate = Rate(settings.api.per_minute)  # one caller, one rate, whichever surface
+    readers = _Readers()
     parts: dict[str, Later] = {}
     if settings.completions.enabled:
         parts["v1"] = Later(lambda: _completions(house, rate))
     if settings.api.enabled:
-        parts["api"] = Later(lambda: _api(house, rate))
+        parts["api"] = Later(lambda: _api(house, rate, readers))
     if settings.console.enabled:
         parts[""] = parts["console"] = Later(lambda: _console(house))
-    parts["metrics"] = parts["readyz"] = Later(lambda: _operations(house))
+    parts["metrics"] = parts["readyz"] = Later(lambda: _operations(house, readers))
     return parts
 
 
@@ -48,7 +62,7 @@ def _completions(house: House, rate: Rate) -> AbstractAsyncContextManager[Served
     return open_completions(house.router, gate=house.gate, address=house.address, rate=rate)
 
 
-def _api(house: House, rate: Rate) -> AbstractAsyncContextManager[Served]:
+def _api(house: House, rate: Rate, readers: _Readers) -> AbstractAsyncContextManager[Served]:
     from fingerpost.insight import Ledger
     from fingerpost.surfaces.api import open_api
 
@@ -66,6 +80,7 @@ def _api(house: House, rate: Rate) -> AbstractAsyncContextManager[Served]:
                 loaded=house.loaded,
             ) as api,
         ):
+            readers.counted_by(lambda: api.streams)
             yield api
 
     return opened()
@@ -77,7 +92,7 @@ def _console(house: House) -> AbstractAsyncContextManager[Served]:
     return open_console(house.gate)
 
 
-def _operations(house: House) -> AbstractAsyncContextManager[Served]:
+def _operations(house: House, readers: _Readers) -> AbstractAsyncContextManager[Served]:
     """Counting begins with whoever reads it first: calls that nobody counts cost nothing."""
     from fingerpost.surfaces.operations import open_operations
 
@@ -87,4 +102,4 @@ def _operations(house: House) -> AbstractAsyncContextManager[Served]:
 
     metrics = Metrics()
     house.router.events.add(metrics)
-    return open_operations(house.router, house.gate, metrics)
+    return open_operations(house.router, house.gate, metrics, streams=readers.count)

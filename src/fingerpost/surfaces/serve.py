@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import anyio
+import anyio.to_thread
 
 from fingerpost.records import JsonObject
 from fingerpost.router import Router
@@ -14,7 +15,6 @@ from fingerpost.settings import Loaded
 from fingerpost.surfaces.gateway.app import GatewayApp
 from fingerpost.surfaces.gateway.methods import open_methods
 from fingerpost.surfaces.gateway.wire.audience import Listeners
-from fingerpost.surfaces.operations import Traced
 from fingerpost.surfaces.parts import House, surfaces
 from fingerpost.surfaces.web.front import Front
 from fingerpost.surfaces.web.gate import Gate
@@ -67,9 +67,13 @@ async def _open_house(
 ) -> AsyncGenerator[Served]:
     """Every surface the settings want, behind one front: MCP at once, the others when they are asked for."""
     settings = router.settings
+    reached_at = settings.gateway.public_url or address
+    has_console = settings.console.enabled and settings.api.enabled  # it shows what the API gives it
     async with AsyncExitStack() as stack:
         audience = Listeners()
-        methods = await stack.enter_async_context(open_methods(router, audience=audience))
+        methods = await stack.enter_async_context(
+            open_methods(router, audience=audience, console=reached_at if has_console else None)
+        )
         gateway = await stack.enter_async_context(
             GatewayApp(
                 methods,
@@ -83,14 +87,21 @@ async def _open_house(
         )
         tasks = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(tasks.cancel_scope.cancel)
-        parts = surfaces(House(router, gate, settings.gateway.public_url or address, loaded))
+        parts = surfaces(House(router, gate, reached_at, loaded))
         for part in {id(part): part for part in parts.values()}.values():
             tasks.start_soon(part.keep)
         front = Front(parts, home=gateway)
         tracing = await stack.enter_async_context(
             open_spans(settings, router.events, transport_of=lambda name: _transport(router, name))
         )
-        yield Traced(front) if tracing else front
+        yield await anyio.to_thread.run_sync(_traced, front) if tracing else front
+
+
+def _traced(app: Served) -> Served:
+    """In a thread, and only where spans are on: it takes a library that others never load."""
+    from fingerpost.surfaces.operations import Traced
+
+    return Traced(app)
 
 
 def _transport(router: Router, server: str) -> str | None:

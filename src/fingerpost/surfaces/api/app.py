@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -36,7 +37,10 @@ from fingerpost.surfaces.web.asgi import (
     respond,
 )
 from fingerpost.surfaces.web.gate import Gate
+from fingerpost.surfaces.web.hearing import while_heard
 from fingerpost.surfaces.web.rate import Rate
+
+log = logging.getLogger("fingerpost.api")
 
 _COMMON: Final[tuple[Header, ...]] = (
     (b"cache-control", b"no-store"),
@@ -87,6 +91,11 @@ class ApiApp:
         self._busy = 0
         self._idle = anyio.Event()
 
+    @property
+    def streams(self) -> int:
+        """How many streams are read at this moment."""
+        return self._streams.count
+
     async def drain(self, seconds: float) -> None:
         """End streams in good order, and give what runs a little time before it is stopped."""
         self._closing = True
@@ -118,7 +127,9 @@ class ApiApp:
             pass
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller hears a sentence
             said = said_of(error)
-            if not outlet.begun:
+            if outlet.begun:  # too late to tell the caller
+                log.warning("An answer of the API broke off: %s", said.detail)
+            else:
                 await write_problem(outlet, said, common)
 
     async def _answer(self, inbound: _Inbound) -> None:
@@ -202,26 +213,7 @@ async def _worked(operation: Operation, request: ApiRequest, receive: Receive) -
     """What the operation answers. Where its work is for this client alone, it ends when they leave."""
     if not operation.stops:
         return await operation.answer(request)
-    answers: list[object] = []
-    failures: list[Exception] = []
-    async with anyio.create_task_group() as tasks:
-
-        async def watch() -> None:
-            while (await receive())["type"] != "http.disconnect":
-                pass
-            tasks.cancel_scope.cancel()
-
-        tasks.start_soon(watch)
-        try:
-            answers.append(await operation.answer(request))
-        except Exception as error:  # noqa: BLE001 - a task group would wrap it
-            failures.append(error)
-        tasks.cancel_scope.cancel()
-    if failures:
-        raise failures[0]
-    if not answers:
-        raise ClientGone
-    return answers[0]
+    return await while_heard(receive, lambda _: operation.answer(request))
 
 
 async def _write(inbound: _Inbound, operation: Operation, answer: object) -> None:

@@ -14,14 +14,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.errors import StoreError
-from fingerpost.events import AccessRefused, EventSink
+from fingerpost.events import EventSink
 from fingerpost.records import Principal
 from fingerpost.surfaces.api.operation import Operation, Problem
 from fingerpost.surfaces.api.sessions import COOKIE, Held, Sessions
 from fingerpost.surfaces.web.access.addresses import DEFAULT_PORTS, is_loopback, read_authority, read_origin
+from fingerpost.surfaces.web.access.refusals import Refusals
 from fingerpost.surfaces.web.access.tries import Tries
 from fingerpost.surfaces.web.asgi import Fault, Header
 from fingerpost.surfaces.web.gate import Endpoint, Gate
+from fingerpost.surfaces.web.pages import page_headers
 
 CSRF_HEADER: Final = "x-csrf-token"
 NOBODY: Final = Principal(name="", rights=())
@@ -32,7 +34,7 @@ _HEADERS: Final = (
     b"Authorization, X-API-Key, Content-Type, Accept, Last-Event-ID",
 )
 _KEPT: Final = (b"access-control-max-age", b"600")
-_EXPOSED: Final = (b"access-control-expose-headers", b"Retry-After, WWW-Authenticate")
+_EXPOSED: Final = b"Retry-After, WWW-Authenticate"
 _SAFE: Final = frozenset({"GET", "HEAD"})
 
 _FOREIGN_PAGE = (
@@ -64,9 +66,8 @@ class Doors:
     def __init__(self, gate: Gate, sessions: Sessions, events: EventSink) -> None:
         self._gate = gate
         self._sessions = sessions
-        self._events = events
         self._tries = Tries()  # of cookies that open nothing
-        self._told = Tries()
+        self._refusals = Refusals(events)
 
     async def admit(self, knock: Knock, operation: Operation) -> Admitted:
         """Who this is. Raises `Fault` and `Problem` for those who may not come in."""
@@ -141,21 +142,11 @@ class Doors:
         return Admitted(principal, held)
 
     def _tell(self, knock: Knock, operation: Operation, reason: str, principal: Principal) -> None:
-        if self._told.wait(knock.remote) > 0:  # each is a write to disk
-            return
-        self._told.failed(knock.remote)
-        self._events.emit(AccessRefused(endpoint=operation.path, reason=reason, principal=principal.name))
+        self._refusals.tell(knock.remote, endpoint=operation.path, reason=reason, principal=principal.name)
 
     def headers_for(self, headers: Mapping[str, str]) -> tuple[Header, ...]:
         """What goes with every answer to a web page that may read it."""
-        origin = headers.get("origin")
-        if origin is None or not self._gate.allows_page(headers):
-            return ()
-        return (
-            (b"access-control-allow-origin", origin.encode("latin-1")),
-            _EXPOSED,
-            (b"vary", b"Origin"),
-        )
+        return page_headers(self._gate, headers, _EXPOSED)
 
     def preflight(self, headers: Mapping[str, str]) -> tuple[int, tuple[Header, ...]]:
         """Browsers ask without a key, so this says only what every page may know."""

@@ -20,10 +20,10 @@ from fingerpost.surfaces.completions.bodies import encode, read_object, too_larg
 from fingerpost.surfaces.completions.extension import end_headers
 from fingerpost.surfaces.completions.faults import CLOSING, OURS, ApiFault, told
 from fingerpost.surfaces.completions.forms import FORMS, Form
-from fingerpost.surfaces.completions.hearing import Outlet, while_heard
 from fingerpost.surfaces.completions.line import Line
 from fingerpost.surfaces.completions.manner import read_manner, split_model
 from fingerpost.surfaces.completions.models import Models
+from fingerpost.surfaces.completions.outlet import Outlet
 from fingerpost.surfaces.completions.places import Place, place_of
 from fingerpost.surfaces.completions.reading import Question
 from fingerpost.surfaces.completions.turns import Turns
@@ -42,6 +42,7 @@ from fingerpost.surfaces.web.asgi import (
     respond,
 )
 from fingerpost.surfaces.web.gate import Endpoint, Gate
+from fingerpost.surfaces.web.hearing import while_heard
 from fingerpost.surfaces.web.rate import Rate
 from fingerpost.surfaces.web.reach import reach_of
 

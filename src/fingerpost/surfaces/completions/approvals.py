@@ -13,21 +13,17 @@ from fingerpost.events import ApprovalDecided
 from fingerpost.records import Decision, Message, Pending
 from fingerpost.router import Router
 from fingerpost.surfaces.completions.messages import Talk, split
+from fingerpost.surfaces.web.links import approval_page
 
 LOOK_EVERY_S: Final = 1.0  # a decision made in another process is told to nobody here
 _NOTE = re.compile(r"\(approval (?P<id>apr_[0-9a-f]{32})\)\s*$")
-
-
-def place_of(address: str, pending_id: str) -> str:
-    """Where a person decides."""
-    return f"{address}/#/approvals/{pending_id}"
 
 
 def note_for(pending: Pending, address: str) -> str:
     """What the caller reads while a call waits. Its end is how the conversation is recognised later."""
     return (
         f"{pending.tool} needs a person's approval before it runs: {pending.reason}. "
-        f"Approve or reject it at {place_of(address, pending.pending_id)} and send any message: "
+        f"Approve or reject it at {approval_page(address, pending.pending_id)} and send any message: "
         f"I go on from there. (approval {pending.pending_id})"
     )
 

@@ -7,32 +7,24 @@ from typing import Final
 import anyio
 
 from fingerpost.surfaces.web.asgi import EVENT_HEADERS, Header, Send
+from fingerpost.surfaces.web.events import BEAT_S, EventStream
 
 FIRST_BEAT_S: Final = 10.0  # then the client hears that we are at work, whatever comes of it
-BEAT_S: Final = 15.0
 DONE: Final = b"[DONE]"
 
 
-class Line:
-    """Frames to one client."""
+class Line(EventStream):
+    """Frames to one client; the first opens the stream."""
 
     def __init__(self, send: Send, headers: tuple[Header, ...]) -> None:
-        self._send = send
+        super().__init__(send)
         self._headers = headers
-        self._writing = anyio.Lock(fast_acquire=True)
+        self._writing = anyio.Lock(fast_acquire=True)  # a frame for each word of an answer
         self.opened = False
 
     def add(self, headers: tuple[Header, ...]) -> None:
         """Headers that are known before the first frame."""
         self._headers = (*self._headers, *headers)
-
-    async def data(self, payload: bytes, *, event: str | None = None) -> None:
-        head = b"" if event is None else b"event: %s\n" % event.encode()
-        await self._write(b"%sdata: %s\n\n" % (head, payload))
-
-    async def comment(self, words: str = "") -> None:
-        """Something no client shows: that we are still here, and why it takes a while."""
-        await self._write(b": %s\n\n" % " ".join(words.split()).encode())
 
     async def keep_alive(self) -> None:
         await anyio.sleep(FIRST_BEAT_S)
@@ -44,10 +36,9 @@ class Line:
         if self.opened:
             await self._send({"type": "http.response.body", "body": b""})
 
-    async def _write(self, frame: bytes) -> None:
-        async with self._writing:
-            if not self.opened:
-                self.opened = True
-                headers = [*EVENT_HEADERS, *self._headers]
-                await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-            await self._send({"type": "http.response.body", "body": frame, "more_body": True})
+    async def _put(self, frame: bytes) -> None:
+        if not self.opened:
+            self.opened = True
+            headers = [*EVENT_HEADERS, *self._headers]
+            await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        await super()._put(frame)

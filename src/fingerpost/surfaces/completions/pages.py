@@ -8,6 +8,7 @@ from typing import Final
 from fingerpost.surfaces.completions.manner import HEADER, KNOWN
 from fingerpost.surfaces.web.asgi import Header
 from fingerpost.surfaces.web.gate import Gate
+from fingerpost.surfaces.web.pages import page_headers
 
 _EXPOSED: Final = b"X-Request-Id, X-Fingerpost-Packet, X-Fingerpost-Tools-Used, X-Fingerpost-Saved-Tokens"
 _OWN: Final = tuple(f"{HEADER}{name.replace('_', '-')}" for name in KNOWN)
@@ -17,14 +18,7 @@ _MOST_ASKED: Final = 50
 
 def headers_for(gate: Gate, headers: Mapping[str, str]) -> tuple[Header, ...]:
     """What goes with every answer to a page that may read it."""
-    origin = headers.get("origin")
-    if origin is None or not gate.allows_page(headers):
-        return ()
-    return (
-        (b"access-control-allow-origin", origin.encode("latin-1")),
-        (b"access-control-expose-headers", _EXPOSED),
-        (b"vary", b"Origin"),
-    )
+    return page_headers(gate, headers, _EXPOSED)
 
 
 def preflight(gate: Gate, headers: Mapping[str, str]) -> tuple[int, tuple[Header, ...]]:

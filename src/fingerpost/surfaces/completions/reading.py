@@ -99,15 +99,21 @@ def _check_shape(body: Mapping[str, Any]) -> None:
         raise ApiFault(400, 'Answers are text here: `modalities` can only be ["text"].', "modalities")
 
 
-def read_tools(value: object) -> tuple[JsonObject, ...]:
-    """The caller's own tools, as they wrote them."""
+def listed_tools(value: object) -> list[object]:
+    """The caller's own tools, each unread. Raises `ApiFault`."""
     if value is None:
-        return ()
+        return []
     if not isinstance(value, list):
         raise ApiFault(400, "`tools` is a list.", "tools")
     tools = cast("list[object]", value)
     if len(tools) > MOST_TOOLS:
         raise ApiFault(400, f"A request has at most {MOST_TOOLS} tools.", "tools")
+    return tools
+
+
+def read_tools(value: object) -> tuple[JsonObject, ...]:
+    """The caller's own tools, as they wrote them."""
+    tools = listed_tools(value)
     names: set[str] = set()
     for at, tool in enumerate(tools):
         name = _tool_name(tool, f"tools[{at}]")

@@ -21,6 +21,7 @@ from fingerpost.surfaces.completions.asking import Turn, asking_for
 from fingerpost.surfaces.completions.faults import ApiFault, fault_of
 from fingerpost.surfaces.completions.hidden import Hidden
 from fingerpost.surfaces.completions.messages import Talk
+from fingerpost.surfaces.web.links import approval_page
 
 MOST_WAITS: Final = 50  # calls of one request a person decides about, while it is held
 
@@ -188,7 +189,7 @@ class Turns:
         if seconds <= 0:
             return False
         if listener is not None:
-            where = approvals.place_of(self._address, pending.pending_id)
+            where = approval_page(self._address, pending.pending_id)
             await listener.note(f"{pending.tool} waits for approval at {where}")
         return await approvals.decided(self._router, pending.pending_id, seconds)
 
@@ -206,7 +207,7 @@ class Turns:
             milliseconds=milliseconds,
             model_milliseconds=sum(part.model_milliseconds for part in routes),
             parts=tuple(routes),
-            approve_at=None if waiting is None else approvals.place_of(self._address, waiting.pending_id),
+            approve_at=None if waiting is None else approval_page(self._address, waiting.pending_id),
         )
 
 

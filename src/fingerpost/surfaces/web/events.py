@@ -9,6 +9,7 @@ from typing import Final
 import anyio
 
 from fingerpost.surfaces.web.asgi import EVENT_HEADERS, AsgiMessage, Header, Receive, Send
+from fingerpost.surfaces.web.hearing import client_left
 
 BEAT_S: Final = 15.0  # proxies cut connections on which nothing moves
 
@@ -33,7 +34,10 @@ class EventStream:
 
     async def _write(self, frame: bytes) -> None:
         async with self._writing:
-            await self._send({"type": "http.response.body", "body": frame, "more_body": True})
+            await self._put(frame)
+
+    async def _put(self, frame: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": frame, "more_body": True})
 
 
 @asynccontextmanager
@@ -54,8 +58,7 @@ async def open_stream(
 
         async def watch() -> None:
             nonlocal gone
-            while (await receive())["type"] != "http.disconnect":
-                pass
+            await client_left(receive)
             gone = True
             tasks.cancel_scope.cancel()
 

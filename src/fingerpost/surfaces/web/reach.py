@@ -34,5 +34,11 @@ def reach_of(principal: Principal, profile: str | None, profiles: Mapping[str, P
     settings = profiles.get(profile)
     if settings is None:
         raise Fault(404, f"There is no profile {profile[:80]!r} here.")
-    scope = Scope(servers=settings.servers, tools=settings.tools, effects=settings.effects)
-    return Reach(profile=profile, scopes=(*own, scope) if scope.bounded else own)
+    scope = scope_of(settings)
+    return Reach(profile=profile, scopes=own if scope is None else (*own, scope))
+
+
+def scope_of(profile: ProfileSettings) -> Scope | None:
+    """What a profile bounds; None where it bounds nothing."""
+    scope = Scope(servers=profile.servers, tools=profile.tools, effects=profile.effects)
+    return scope if scope.bounded else None

@@ -29,11 +29,9 @@ _Phrase = Annotated[str, Field(max_length=LONGEST_TEXT, description="Occurs in t
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrailQuery:
+class _Sieve:
     """Which entries are wanted. Empty parts set no bound."""
 
-    limit: Limit = 100
-    before: Number | None = None
     kind: _Kind | None = None
     packet_id: Annotated[str, Field(max_length=200)] | None = None
     text: _Phrase = ""
@@ -42,15 +40,18 @@ class TrailQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExportQuery:
-    """The same, all of it, oldest first."""
+class TrailQuery(_Sieve):
+    """One page of them."""
+
+    limit: Limit = 100
+    before: Number | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportQuery(_Sieve):
+    """All of them, oldest first."""
 
     format: Format = "ndjson"
-    kind: _Kind | None = None
-    packet_id: Annotated[str, Field(max_length=200)] | None = None
-    text: _Phrase = ""
-    since: _Moment | None = None
-    until: _Moment | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +149,7 @@ class Trail:
             self._verifying = False
 
 
-def _asked(query: TrailQuery | ExportQuery) -> AuditQuery:
+def _asked(query: _Sieve) -> AuditQuery:
     return AuditQuery(
         kind=query.kind,
         packet_id=query.packet_id,

@@ -11,12 +11,14 @@ from typing import Final, Literal
 
 import anyio
 import anyio.to_thread
+from anyio.abc import TaskGroup
 
 from fingerpost.events import decode
 from fingerpost.records.codec import to_json
 from fingerpost.store import AuditEntry
 from fingerpost.surfaces.api.operation import Streaming
 from fingerpost.surfaces.web.asgi import Header, Receive, Send
+from fingerpost.surfaces.web.hearing import while_heard
 
 Format = Literal["ndjson", "csv"]
 MEDIA: Final[Mapping[Format, str]] = {"ndjson": "application/x-ndjson", "csv": "text/csv"}
@@ -57,21 +59,16 @@ async def _send_all(
         (b"content-disposition", name.encode()),
     )
     await send({"type": "http.response.start", "status": 200, "headers": [*named, *headers]})
-    async with anyio.create_task_group() as tasks:
 
-        async def watch() -> None:
-            while (await receive())["type"] != "http.disconnect":
-                pass
-            tasks.cancel_scope.cancel()
-
-        tasks.start_soon(watch)
+    async def write(_: TaskGroup) -> None:
         await _write(send, _head(form))
         if first is not None:
             await _write(send, await anyio.to_thread.run_sync(_written, form, first))
         async for chunk in chunks:
             await _write(send, await anyio.to_thread.run_sync(_written, form, chunk))
         await send({"type": "http.response.body", "body": b""})
-        tasks.cancel_scope.cancel()
+
+    await while_heard(receive, write)
 
 
 async def _write(send: Send, body: bytes) -> None:

@@ -9,8 +9,8 @@ from fingerpost.records import Json, JsonObject
 from fingerpost.surfaces.completions.bodies import fields_of
 from fingerpost.surfaces.completions.faults import ApiFault
 from fingerpost.surfaces.completions.reading import (
-    MOST_TOOLS,
     Question,
+    listed_tools,
     options_of,
     read_flag,
     read_model,
@@ -93,14 +93,7 @@ def _format(wanted: Mapping[str, object]) -> JsonObject | None:
 
 def _tools(value: object) -> tuple[JsonObject, ...]:
     """The caller's own tools, in the form of the chat API: the same names, schemas and words."""
-    if value is None:
-        return ()
-    if not isinstance(value, list):
-        raise ApiFault(400, "`tools` is a list.", "tools")
-    tools = cast("list[object]", value)
-    if len(tools) > MOST_TOOLS:
-        raise ApiFault(400, f"A request has at most {MOST_TOOLS} tools.", "tools")
-    return tuple(_tool(fields_of(tool), f"tools[{at}]") for at, tool in enumerate(tools))
+    return tuple(_tool(fields_of(tool), f"tools[{at}]") for at, tool in enumerate(listed_tools(value)))
 
 
 def _tool(tool: Mapping[str, object], where: str) -> JsonObject:

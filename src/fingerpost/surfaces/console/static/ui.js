@@ -23,5 +23,5 @@ export { Ago, Time, duration, number } from "./ui/time.js";
 export { Badge, Bar, Button, Chip, Empty, Facts, Field, Page, Skeleton, Table, Tabs } from "./ui/parts.js";
 export { Dialog } from "./ui/dialog.js";
 export { Toast, toast } from "./ui/toast.js";
-export { Problem, useLoad, useStore } from "./ui/load.js";
+export { PageToCome, Problem, useLoad, useStore } from "./ui/load.js";
 export { keysOn, useKeys } from "./ui/keys.js";

@@ -53,8 +53,9 @@ _Run = Callable[[Passage], Awaitable[Outcome]]
 class AskedCalls:
     """The way from a client's request to a tool. `async with` holds the calls that wait for answers."""
 
-    def __init__(self, router: Router) -> None:
+    def __init__(self, router: Router, *, console: str | None) -> None:
         self._router = router
+        self._console = console
         self._seconds = router.settings.gateway.approval_seconds
 
     async def __aenter__(self) -> Self:
@@ -152,17 +153,20 @@ class AskedCalls:
             if not takes_forms(current.request.capabilities):
                 break
             if current.request.modern:
-                return await self._approving.ask_later(current, pending_id) or waits(outcome)
+                return await self._approving.ask_later(current, pending_id) or self._waits(outcome)
             if not await self._approving.ask_now(current, pending_id):
                 break
             outcome = await self._resume(current, pending_id)
-        return outcome if awaited_approval(outcome) is None else waits(outcome)
+        return outcome if awaited_approval(outcome) is None else self._waits(outcome)
+
+    def _waits(self, outcome: Outcome) -> Outcome:
+        return waits(outcome, console=self._console)
 
     async def _resumed(self, current: Round, pending_id: str) -> Outcome:
         """A call without a session, after the person's word."""
         outcome = await self._resume(current, pending_id)
         if awaited_approval(outcome) == pending_id:  # they did not decide: ask once, not again and again
-            return waits(outcome)
+            return self._waits(outcome)
         return await self._rounded(current, pending_id, outcome)
 
     async def _rounded(self, current: Round, approved_id: str, outcome: Outcome) -> Outcome:
@@ -286,9 +290,9 @@ class AskedCalls:
         )
 
 
-def open_asking(router: Router) -> AskedCalls:
-    """The calls of one gateway; enter it with `async with`."""
-    return AskedCalls(router)
+def open_asking(router: Router, *, console: str | None = None) -> AskedCalls:
+    """The calls of one gateway; enter it with `async with`. `console`: where people find one."""
+    return AskedCalls(router, console=console)
 
 
 def _result(value: Outcome | JsonObject | Questions) -> JsonObject:

@@ -10,6 +10,7 @@ from fingerpost.records import CallContext, ErrorKind, JsonObject, Outcome, Tool
 from fingerpost.records.quick import quick
 from fingerpost.servers.caller import Passage
 from fingerpost.surfaces.gateway.exchange import ClientRequest, Exchange
+from fingerpost.surfaces.web.links import approval_page
 
 INPUT_REQUIRED: Final = "input_required"
 _OURS: Final = "asked_by_gateway"  # a state of ours cannot be told from one that a server forged; this can
@@ -58,11 +59,12 @@ def question(current: Round, result: JsonObject, *, call_id: str, pending_id: st
     )
 
 
-def waits(outcome: Outcome) -> Outcome:
-    """The call waits for a person elsewhere: say where, and what to do then."""
+def waits(outcome: Outcome, *, console: str | None) -> Outcome:
+    """The call waits for a person elsewhere: say where, and what to do then. `console` is its address."""
     pending_id = outcome.pending_id
+    page = f"at {approval_page(console, pending_id)} or " if console and pending_id else ""
     content = (
-        f"{outcome.content}. Approve it with `fingerpost approvals approve {pending_id}`, "
+        f"{outcome.content}. Approve it {page}with `fingerpost approvals approve {pending_id}`, "
         "then make the same call again: it runs once."
     )
     return replace(outcome, error=ErrorKind.AUTHORIZATION_REQUIRED, content=content)

@@ -122,10 +122,15 @@ class GatewayMethods:
 
 
 @asynccontextmanager
-async def open_methods(router: Router, *, audience: Audience) -> AsyncGenerator[GatewayMethods]:
-    """The methods of a running gateway. News go to `audience` for as long as this is open."""
+async def open_methods(
+    router: Router, *, audience: Audience, console: str | None = None
+) -> AsyncGenerator[GatewayMethods]:
+    """The methods of a running gateway. News go to `audience` for as long as this is open.
+
+    `console` is where people find one, if they do: whoever must approve a call is sent there.
+    """
     router.servers.expect_callers()
-    async with open_asking(router) as asking:
+    async with open_asking(router, console=console) as asking:
         tasks = await anyio.create_task_group().__aenter__()
         methods = GatewayMethods(router, audience=audience, calls=asking, tasks=tasks)
         tasks.start_soon(methods.news.run)

@@ -9,6 +9,7 @@ from fingerpost.records import Principal, Scope
 from fingerpost.settings import ProfileSettings, Settings
 from fingerpost.surfaces.gateway.exchange import Refusal
 from fingerpost.surfaces.web.gate import Endpoint
+from fingerpost.surfaces.web.reach import scope_of
 
 INVALID_REQUEST: Final = -32600
 
@@ -64,11 +65,10 @@ class Places:
         profile = self._settings.profiles.get(endpoint.profile)
         if profile is None:
             raise UnknownProfile(endpoint.profile)
-        scope = Scope(servers=profile.servers, tools=profile.tools, effects=profile.effects)
         return Place(
             mode=profile.mode,
             profile=endpoint.profile,
-            scope=scope if scope.bounded else None,
+            scope=scope_of(profile),
             pinned=profile.pinned,
             instructions=(*common, *_words(profile)),
         )

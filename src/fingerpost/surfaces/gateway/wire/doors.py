@@ -11,6 +11,7 @@ from fingerpost.surfaces.gateway.wire.codec import INVALID_REQUEST
 from fingerpost.surfaces.gateway.wire.http import HttpFault, Inbound
 from fingerpost.surfaces.web.asgi import Header
 from fingerpost.surfaces.web.gate import Gate
+from fingerpost.surfaces.web.pages import page_headers
 
 _EXPOSED: Final = b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate"
 _METHODS: Final = (b"access-control-allow-methods", b"GET, POST, DELETE")
@@ -49,14 +50,7 @@ class Doors:
 
     def headers_for(self, headers: Mapping[str, str]) -> tuple[Header, ...]:
         """What goes with every answer to a web page that may read it."""
-        origin = headers.get("origin")
-        if origin is None or not self._gate.allows_page(headers):
-            return ()
-        return (
-            (b"access-control-allow-origin", origin.encode("latin-1")),
-            (b"access-control-expose-headers", _EXPOSED),
-            (b"vary", b"Origin"),
-        )
+        return page_headers(self._gate, headers, _EXPOSED)
 
     def preflight(self, headers: Mapping[str, str]) -> Preflight:
         """Browsers ask without a key, so this says only what every page may know."""

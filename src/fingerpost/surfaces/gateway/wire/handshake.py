@@ -31,6 +31,7 @@ from fingerpost.surfaces.gateway.wire.reply import PING_EVERY_S, Reply, Watch
 from fingerpost.surfaces.gateway.wire.running import Running
 from fingerpost.surfaces.gateway.wire.sessions import Session, Sessions
 from fingerpost.surfaces.web.asgi import EVENT_HEADERS, respond
+from fingerpost.surfaces.web.hearing import client_left
 
 NEW_ERA: Final = frozenset({"server/discover", "subscriptions/listen"})
 MAX_AT_ONCE: Final = 1000  # requests of one session
@@ -209,8 +210,7 @@ async def get(premises: Premises, inbound: Inbound, principal: Principal) -> Non
         await inbound.send({"type": "http.response.start", "status": 200, "headers": headers})
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_send_news, inbound, session, mark, tasks.cancel_scope)
-            while (await inbound.receive())["type"] != "http.disconnect":
-                pass
+            await client_left(inbound.receive)
             tasks.cancel_scope.cancel()
     finally:
         if session.stream is mark:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from fingerpost.events import AccessRefused, EventSink
+from fingerpost.events import EventSink
 from fingerpost.records import EVERY_RIGHT, JsonObject, Principal
 from fingerpost.store.keys import PREFIX
 from fingerpost.surfaces.web.access.documents import Documents
 from fingerpost.surfaces.web.access.hosts import Hosts
+from fingerpost.surfaces.web.access.refusals import Refusals
 from fingerpost.surfaces.web.access.tries import Tries
 from fingerpost.surfaces.web.access.verdicts import Insufficient, Known, Undecided, Unknown, Verdict
 from fingerpost.surfaces.web.gate import Denial, Endpoint
@@ -66,10 +67,9 @@ class Doorkeeper:
         self._documents = documents
         self._keys = keys
         self._tokens = tokens
-        self._events = events
         self._open_to_local = open_to_local
         self._tries = tries or Tries()
-        self._told = Tries()  # refusals in the audit trail are bounded, too: each is a write to disk
+        self._refusals = Refusals(events)
 
     def documents(self) -> Mapping[str, JsonObject]:
         return self._documents.all()
@@ -84,7 +84,9 @@ class Doorkeeper:
         """Who this is, or why they are not let in. `remote` is the address they come from."""
         answer = await self._look(headers, endpoint, remote)
         if isinstance(answer, _Refused):
-            self._tell(answer, endpoint, remote)
+            self._refusals.tell(
+                remote, endpoint=endpoint.path, reason=answer.reason, principal=answer.principal
+            )
             return answer.denial
         return answer
 
@@ -142,14 +144,6 @@ class Doorkeeper:
     def _insufficient(self, message: str, scopes: tuple[str, ...]) -> Denial:
         challenge = self._documents.challenge("insufficient_scope", scopes)
         return Denial(status=403, message=message, headers=(challenge,))
-
-    def _tell(self, refused: _Refused, endpoint: Endpoint, remote: str) -> None:
-        if self._told.wait(remote) > 0:
-            return
-        self._told.failed(remote)
-        self._events.emit(
-            AccessRefused(endpoint=endpoint.path, reason=refused.reason, principal=refused.principal)
-        )
 
 
 def _too_many(seconds: float) -> _Refused:

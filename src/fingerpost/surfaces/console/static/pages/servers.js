@@ -7,6 +7,7 @@ import {
   Empty,
   Facts,
   Page,
+  PageToCome,
   Problem,
   Skeleton,
   Table,
@@ -98,9 +99,13 @@ function BreakerBadge({ breaker: { state } }) {
 function NoServers() {
   return html`<${Empty} title="No servers yet">
     <p>
-      Fingerpost routes to MCP servers. Write them into <code>fingerpost.json</code> in the shape other programs
-      use, add one with <code>fingerpost servers add</code>, or take over what you have with
-      <code>fingerpost import</code>; then start <code>fingerpost serve</code> again.
+      Fingerpost routes to MCP servers. Take the <code>mcpServers</code> file you have for another program, or write
+      one out of what your programs know with <code>fingerpost import --write mcp.json</code>; then start
+      <code>fingerpost serve --servers mcp.json</code> again.
+    </p>
+    <p>
+      To leave out <code>--servers</code>, name that file in <code>fingerpost.toml</code> as <code>servers_file</code>,
+      or write the servers there.
     </p>
   <//>`;
 }
@@ -110,11 +115,7 @@ function NoServers() {
 function Server({ name, me }) {
   const path = `/api/servers/${encodeURIComponent(name)}`;
   const { data, error, reload } = useWatched(path);
-  if (!data) {
-    return html`<${Page} title=${name}>
-      ${error ? html`<${Problem} error=${error} onRetry=${reload} />` : html`<${Skeleton} lines=${6} />`}
-    <//>`;
-  }
+  if (!data) return html`<${PageToCome} title=${name} error=${error} onRetry=${reload} lines=${6} />`;
   return html`<${Page} title=${name}>
     <p class="crumbs"><a href="#/servers">Servers</a> / <${Code}>${name}<//></p>
     <div class="badges"><${StateBadge} server=${data} />${isClosed(data.breaker) ? null : html` <${BreakerBadge} breaker=${data.breaker} />`}</div>
@@ -144,9 +145,9 @@ function breakerWords({ state, reason, retry_in: retry }) {
 }
 
 const WHAT_TO_DO = {
-  stdio: "Run its command in a terminal to see what it says, correct fingerpost.json, then reconnect.",
-  http: "See whether its address answers and whether it wants you to sign in (fingerpost servers login), then reconnect.",
-  sse: "See whether its address answers and whether it wants you to sign in (fingerpost servers login), then reconnect.",
+  stdio: "Run its command in a terminal to see what it says. If its entry is wrong, correct it where your servers are written, and start fingerpost serve again; else reconnect.",
+  http: "See whether its address answers and whether it wants you to sign in (fingerpost servers login NAME), then reconnect.",
+  sse: "See whether its address answers and whether it wants you to sign in (fingerpost servers login NAME), then reconnect.",
 };
 
 function WhyOff({ off }) {

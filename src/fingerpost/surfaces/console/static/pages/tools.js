@@ -10,6 +10,7 @@ import {
   Field,
   Json,
   Page,
+  PageToCome,
   Problem,
   Skeleton,
   Table,
@@ -133,8 +134,8 @@ function NoTools({ filtered, onClear }) {
     <//>`;
   }
   return html`<${Empty} title="No tools yet" action=${html`<a class="button" href="#/servers">Look at the servers</a>`}>
-    Tools come from MCP servers. Add one with <code>fingerpost servers add</code>, or import those you have in
-    another program with <code>fingerpost import</code>.
+    Tools come from MCP servers, which you name when you start <code>fingerpost serve</code>. The page of servers
+    says how.
   <//>`;
 }
 
@@ -143,11 +144,7 @@ function NoTools({ filtered, onClear }) {
 function Tool({ of, me }) {
   const path = `/api/tools/${pathOf(of)}`;
   const { data, error, reload } = useLoad(path);
-  if (!data) {
-    return html`<${Page} title=${of}>
-      ${error ? html`<${Problem} error=${error} onRetry=${reload} />` : html`<${Skeleton} lines=${8} />`}
-    <//>`;
-  }
+  if (!data) return html`<${PageToCome} title=${of} error=${error} onRetry=${reload} lines=${8} />`;
   const manages = me?.rights?.includes("manage");
   return html`<${Page} title=${visible(data.title || data.name)}>
     <p class="crumbs"><a href="#/tools">Tools</a> / <a href=${`#/servers/${encodeURIComponent(data.server)}`}>${data.server}</a> / <${Code}>${data.name}<//></p>

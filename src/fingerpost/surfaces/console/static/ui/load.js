@@ -2,7 +2,7 @@
 
 import { html, useCallback, useEffect, useRef, useState } from "../vendor/htm-preact.js";
 import { get } from "../api.js";
-import { Button } from "./parts.js";
+import { Button, Page, Skeleton } from "./parts.js";
 import { visible } from "./text.js";
 
 export function useStore(store) {
@@ -39,6 +39,13 @@ export function useLoad(path, deps = []) {
     return () => running.current?.abort();
   }, [reload]);
   return { ...state, reload };
+}
+
+/** A page while what it is about is not there: on its way, or why it did not come. */
+export function PageToCome({ title, error, onRetry, lines }) {
+  return html`<${Page} title=${title}>
+    ${error ? html`<${Problem} error=${error} onRetry=${onRetry} />` : html`<${Skeleton} lines=${lines} />`}
+  <//>`;
 }
 
 /** What went wrong, in the server's words, and a way to try again. */

@@ -8,9 +8,15 @@ from typing import TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
-from fingerpost.surfaces.web.asgi import AsgiMessage, ClientGone, Receive, Send
+from fingerpost.surfaces.web.asgi import ClientGone, Receive
 
 R = TypeVar("R")
+
+
+async def client_left(receive: Receive) -> None:
+    """Returns when the client is gone. Whatever else it sends is for nobody."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def while_heard(receive: Receive, work: Callable[[TaskGroup], Awaitable[R]]) -> R:
@@ -25,8 +31,7 @@ async def while_heard(receive: Receive, work: Callable[[TaskGroup], Awaitable[R]
 
         async def watch() -> None:
             nonlocal gone
-            while (await receive())["type"] != "http.disconnect":
-                pass
+            await client_left(receive)
             gone = True
             tasks.cancel_scope.cancel()
 
@@ -41,15 +46,3 @@ async def while_heard(receive: Receive, work: Callable[[TaskGroup], Awaitable[R]
     if failures and not gone:
         raise failures[0]
     raise ClientGone
-
-
-class Outlet:
-    """The way to the client. Knows whether an answer has begun, which cannot be taken back."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self.begun = False
-
-    async def __call__(self, message: AsgiMessage) -> None:
-        self.begun = True
-        await self._send(message)

@@ -1,0 +1,17 @@
+"""The way to the client, and whether an answer is on it already."""
+
+from __future__ import annotations
+
+from fingerpost.surfaces.web.asgi import AsgiMessage, Send
+
+
+class Outlet:
+    """The way to the client. Knows whether an answer has begun, which cannot be taken back."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.begun = False
+
+    async def __call__(self, message: AsgiMessage) -> None:
+        self.begun = True
+        await self._send(message)

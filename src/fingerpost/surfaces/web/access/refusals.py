@@ -1,0 +1,20 @@
+"""Who was not let in, for the audit trail: bounded, since each is a write to disk."""
+
+from __future__ import annotations
+
+from fingerpost.events import AccessRefused, EventSink
+from fingerpost.surfaces.web.access.tries import Tries
+
+
+class Refusals:
+    """Tells of those who were refused, of each remote only so many a minute."""
+
+    def __init__(self, events: EventSink) -> None:
+        self._events = events
+        self._told = Tries()
+
+    def tell(self, remote: str, *, endpoint: str, reason: str, principal: str | None = None) -> None:
+        if self._told.wait(remote) > 0:
+            return
+        self._told.failed(remote)
+        self._events.emit(AccessRefused(endpoint=endpoint, reason=reason, principal=principal))

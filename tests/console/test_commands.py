@@ -1,0 +1,45 @@
+"""The commands the console tells people to run: each exists, with every option it is told with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from fingerpost.surfaces.cli.main import fingerpost
+from fingerpost.surfaces.console.files import FOLDER
+
+# A command as far as the text goes on with it: until the quote, the tag or the line ends.
+TOLD = re.compile(r"\bfingerpost (?P<words>[a-z-][^`\"'<(){}$,;\n]*)")
+
+
+def files() -> Iterator[str]:
+    for path in sorted(FOLDER.rglob("*")):
+        if path.suffix in {".js", ".html"} and path.parent.name != "vendor":
+            yield path.read_text(encoding="utf-8")
+
+
+TEXTS = list(files())
+COMMANDS = sorted({found["words"].strip(" .") for text in TEXTS for found in TOLD.finditer(text)})
+
+
+@pytest.mark.parametrize("told", COMMANDS)
+def test_a_command_it_names_exists(told: str) -> None:
+    command: click.Command = fingerpost
+    context = click.Context(command)
+    words = told.split()
+    while isinstance(command, click.Group) and words and words[0].islower() and words[0].isalpha():
+        found = command.get_command(context, words.pop(0))
+        assert found is not None, told
+        command = found
+    options = {option for parameter in command.params for option in parameter.opts} | {"--help"}
+    if mentioned := [word for word in words if word.startswith("--")]:
+        assert set(mentioned) <= options, told
+
+
+def test_it_names_commands_and_no_other_file_than_the_settings() -> None:
+    assert {"servers login NAME", "serve --servers mcp.json"} <= set(COMMANDS)
+    named = {name for text in TEXTS for name in re.findall(r"\bfingerpost\.(?:json|toml|yaml)\b", text)}
+    assert named == {"fingerpost.toml"}
