@@ -14,7 +14,9 @@ from tests.warm import Zygote
 
 # A third of hypothesis's own number: there are many property tests, and each run draws other examples.
 # How quickly examples are drawn says how busy the machine is, nothing about the code.
-settings.register_profile("suite", max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "suite", max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("suite")
 
 
