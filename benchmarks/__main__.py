@@ -19,12 +19,15 @@ from benchmarks import (
     fallback,
     faults,
     grants,
+    knowledge,
+    memory,
     prefix,
     routing,
     search_speed,
     smart,
     startup,
     store,
+    workspace,
 )
 from benchmarks.completions import run as completions
 from benchmarks.gateway import run as gateway
@@ -46,6 +49,9 @@ BENCHMARKS: dict[str, Callable[[Path | None], None]] = {
     "answering": lambda _: answering.run(),
     "grants": lambda _: grants.run(),
     "faults": lambda _: faults.run(),
+    "knowledge": lambda _: knowledge.run(),
+    "memory": lambda _: memory.run(),
+    "workspace": lambda _: workspace.run(),
     "completions": lambda _: completions.run(),
     "gateway": lambda _: gateway.run(),
     "gateway-soak": lambda _: soaking.run(),

@@ -27,7 +27,7 @@ PYTHON
 
 start() {
   stop >/dev/null
-  nohup fingerpost serve --servers examples/servers.json --port "$port" >"$log" 2>&1 </dev/null &
+  nohup fingerpost serve --servers examples/servers.json --config examples/own.toml --port "$port" >"$log" 2>&1 </dev/null &
   echo $! >"$pid"
   for _ in $(seq 120); do
     if ! kill -0 "$(cat "$pid")" 2>/dev/null; then

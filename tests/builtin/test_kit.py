@@ -7,7 +7,7 @@ from fingerpost.builtin.kit import Caller, OwnServer, OwnTool, Reply, ToolRefuse
 from fingerpost.builtin.opening import with_own
 from fingerpost.builtin.premises import Premises
 from fingerpost.records import Effect, ErrorKind, JsonObject
-from fingerpost.settings import Settings
+from fingerpost.settings import BuiltinSettings, Settings
 from tests.requirements import proves
 
 
@@ -62,3 +62,14 @@ async def test_what_is_switched_off_counts_as_reading(settings: Settings):
         premises.router = router
         await router.connect()
         assert (await router.call("things/thing_operations", {"operation": "change"})).success
+
+
+@proves("U1")
+async def test_tools_of_our_own_change_with_the_program_and_are_not_hidden_for_it(settings: Settings):
+    own = settings.model_copy(update={"builtin": BuiltinSettings(enabled=("directives",))})
+    for words in ("Shows things", "Shows things, and more"):
+        tool = OwnTool(name="show", title="Show", description=words, run=_who, effect=Effect.READ)
+        server = OwnServer("directives", [tool], instructions="")
+        async with Router([server.spec()], settings=own) as router:
+            await router.connect()
+            assert [card.description for card in router.tools.cards] == [words]

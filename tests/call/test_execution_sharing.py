@@ -185,7 +185,7 @@ async def test_a_write_asked_for_again_right_after_it_ended_is_not_run_again_but
         assert len(notes.calls) == 2
 
 
-async def test_another_approval_conversation_or_argument_is_another_call():
+async def test_another_approval_conversation_caller_or_argument_is_another_call():
     notes = tool_server("notes", ["append"])
     async with bench(notes.spec()) as b:
         await b.run(WRITE, context=a_context(**TALK), given_by="grant gnt_1 by dana")
@@ -193,9 +193,10 @@ async def test_another_approval_conversation_or_argument_is_another_call():
         await b.run(WRITE, context=a_context(conversation="other"), given_by="grant gnt_1 by dana")
         different = a_call("notes/append", {"q": "y"}, effect=Effect.WRITE)
         await b.run(different, context=a_context(**TALK), given_by="grant gnt_1 by dana")
+        await b.run(WRITE, context=a_context(**TALK, caller="noam"), given_by="grant gnt_1 by dana")
         await b.run(WRITE)  # nothing ties these two together
         await b.run(WRITE)
-    assert len(notes.calls) == 6
+    assert len(notes.calls) == 7
 
 
 async def test_a_write_that_failed_may_be_asked_for_again_at_once():

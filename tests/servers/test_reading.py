@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from fingerpost.errors import ConfigError
+from fingerpost.records import check_json
 from fingerpost.servers import Server
 from fingerpost.servers.backoff import wait_before
 from fingerpost.servers.definitions import Intake
 from fingerpost.servers.lifeline import Pace
 from fingerpost.servers.ring import LineSplitter, LineTooLong, Ring
 from fingerpost.servers.schemas import schema_fault
+from fingerpost.servers.soundness import json_fault
 from fingerpost.servers.sse import EventReader, EventTooLarge
 from fingerpost.servers.wire import (
     MOST_VALUES,
@@ -255,6 +259,58 @@ def test_broken_schemas_are_named_with_the_place(schema: Any, place: str):
     fault = schema_fault("inputSchema", schema)
     assert fault is not None
     assert fault.startswith(place)
+
+
+# Every way from a schema to a schema in it: the place it then has, and how it is put there.
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "properties.a": lambda part: {"properties": {"b": {"type": "string"}, "a": part}},
+    "$defs.x": lambda part: {"$defs": {"x": part}},
+    "anyOf": lambda part: {"anyOf": [True, part]},
+    "prefixItems": lambda part: {"prefixItems": [part, {"type": "null"}]},
+    "items": lambda part: {"type": "array", "items": part},
+    "not": lambda part: {"not": part, "description": "any text"},
+    "additionalProperties": lambda part: {"type": "object", "additionalProperties": part},
+}
+BROKEN: tuple[tuple[Any, str], ...] = (
+    ({"type": "int"}, ".type"), ({"required": "a"}, ".required"), ({"enum": {}}, ".enum"),
+    ({"properties": [1]}, ".properties"), ({"oneOf": {}}, ".oneOf"), ("text", " is text"),
+)  # fmt: skip
+
+
+@given(ways=st.lists(st.sampled_from(sorted(WAYS)), max_size=6), broken=st.sampled_from(BROKEN))
+def test_a_fault_is_found_and_named_however_deep_it_is(ways: list[str], broken: tuple[Any, str]):
+    sound: Any = {"type": "string", "enum": ["a"], "required": ["b"]}
+    schema, where = broken
+    for way in reversed(ways):
+        sound, schema = WAYS[way](sound), WAYS[way](schema)
+    assert schema_fault("inputSchema", sound) is None
+    fault = schema_fault("inputSchema", schema)
+    assert fault is not None
+    assert fault.startswith(".".join(["inputSchema", *ways]) + where)
+
+
+# -- what can be carried -----------------------------------------------------------------------------
+
+ODD: tuple[Any, ...] = ("null", "\ud800", 10**4100, b"", {1: 2}, {"\udc00": 1}, {1}, ("a", 1), object())
+anything: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.integers(10**15, 10**25) | st.floats() | st.text()
+    | st.sampled_from(ODD),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)  # fmt: skip
+
+
+@given(value=anything, around=st.integers(0, 120), depth=st.sampled_from((4, 64, 100)))
+@example(value=math.nan, around=2, depth=64)
+@example(value=10**4100, around=2, depth=64)
+@example(value="\ud800", around=2, depth=64)
+@example(value="deep", around=70, depth=64)
+def test_the_quick_look_at_what_can_be_carried_says_what_the_whole_walk_says(
+    value: Any, around: int, depth: int
+):
+    for level in range(around):
+        value = [value] if level % 2 else {"a": value}
+    assert json_fault(value, max_depth=depth) == check_json(value, max_depth=depth)
 
 
 # -- waits -------------------------------------------------------------------------------------------

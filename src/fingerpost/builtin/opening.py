@@ -7,6 +7,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
+import anyio.to_thread
+
 from fingerpost.builtin.kit import OwnServer
 from fingerpost.builtin.premises import Premises
 from fingerpost.builtin.shelf import make
@@ -43,7 +45,8 @@ async def open_router(
     `folder` is the working directory of our own servers.
     """
     settings, specs = settings or Settings(), tuple(servers)
-    premises = Premises(settings=settings, folder=(folder or Path.cwd()).absolute())
+    here = folder or await anyio.to_thread.run_sync(Path.cwd)
+    premises = Premises(settings=settings, folder=here)
     own = tuple(make(name, premises) for name in dict.fromkeys(settings.builtin.enabled))
     _check_names(specs, own)
     async with AsyncExitStack() as stack:

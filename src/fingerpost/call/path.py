@@ -7,7 +7,7 @@ good or bad, is an `Outcome` of the same shape.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -51,6 +51,7 @@ from fingerpost.records import (
     Pending,
     Permit,
     Ruling,
+    Scope,
     ToolCall,
     ToolCard,
     UsageSample,
@@ -60,7 +61,7 @@ from fingerpost.records import (
 from fingerpost.records.quick import quick
 from fingerpost.servers import Servers
 from fingerpost.servers.caller import Passage
-from fingerpost.settings import Settings
+from fingerpost.settings import RuleSettings, Settings
 from fingerpost.store import Store
 
 GAVE_UP = "the caller gave up before the call was over"
@@ -82,13 +83,20 @@ class CallPath:
     """Runs calls for every surface."""
 
     def __init__(
-        self, *, catalog: Catalog, servers: Servers, store: Store, settings: Settings, events: EventSink
+        self,
+        *,
+        catalog: Catalog,
+        servers: Servers,
+        store: Store,
+        settings: Settings,
+        events: EventSink,
+        bounds: Mapping[str, Scope] | None = None,
     ) -> None:
         self._catalog = catalog
         self._store = store
         self._settings = settings
         self._events = events
-        self._policy = Policy(settings.policy)
+        self._policy = Policy(settings.policy, bounds=bounds)
         self._running: dict[str, str] = {}  # the tool of every call under way, by call
         self._contexts: dict[str, CallContext] = {}  # and who makes it
         self._rounds = Rounds()
@@ -101,7 +109,12 @@ class CallPath:
             events=events,
             journal=store.journal.append,
             hasten=store.journal.hasten,
+            unbounded=settings.builtin.enabled,
         )
+
+    def use_rules(self, rules: Sequence[RuleSettings], bounds: Mapping[str, Scope]) -> None:
+        """Judge by these from the next call on; `bounds` are of profiles."""
+        self._policy = Policy(rules, bounds=bounds)
 
     async def call(self, wish: ToolCall, context: CallContext, passage: Passage | None = None) -> Outcome:
         """Do what a model or a person asked for, as far as the policy and they allow.

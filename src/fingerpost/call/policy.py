@@ -13,7 +13,7 @@ rule asks for it, where the call's paths lead.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -25,8 +25,8 @@ from fingerpost.call.hiding import SCOPE
 from fingerpost.call.paths import Placement, place
 from fingerpost.call.patterns import Fit, argument_fits, fits_exactly, fits_somehow
 from fingerpost.call.rule_names import rule_names
-from fingerpost.call.scopes import within
-from fingerpost.records import Call, CallContext, Effect, Permit, Ruling, Verdict
+from fingerpost.call.scopes import bounded_by, within
+from fingerpost.records import Call, CallContext, Effect, Permit, Ruling, Scope, Verdict
 from fingerpost.settings import RuleSettings
 
 # A disk that does not answer for so long (a dead network drive) leaves the question open.
@@ -53,9 +53,16 @@ _OUTSIDE: Final = Ruling(verdict=Verdict.DENY, reason="it is outside of what thi
 
 
 class Policy:
-    """An ordered list of rules."""
+    """An ordered list of rules, inside of what each profile may use at all (`bounds`)."""
 
-    def __init__(self, rules: Sequence[RuleSettings], *, source: str = "fingerpost.toml") -> None:
+    def __init__(
+        self,
+        rules: Sequence[RuleSettings],
+        *,
+        bounds: Mapping[str, Scope] | None = None,
+        source: str = "fingerpost.toml",
+    ) -> None:
+        self._bounds = bounds or {}
         self._rules = tuple(
             _Rule(settings=rule, verdict=Verdict(rule.verdict), name=name)
             for rule, name in zip(rules, rule_names(rules, source), strict=True)
@@ -66,7 +73,8 @@ class Policy:
 
     async def judge(self, call: Call, context: CallContext) -> Ruling:
         """What to do with the call, having looked where its paths lead if that matters."""
-        if context.scopes and not within(context.scopes, call.server, call.tool, call.effect):
+        scopes = bounded_by(context.scopes, context.profile, self._bounds)
+        if scopes and not within(scopes, call.server, call.tool, call.effect):
             return _OUTSIDE
         if self._by_names:
             return self._by_name(call, context)

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from fingerpost.call.patterns import Fit, fits_exactly
 from fingerpost.records import Effect, Scope
+
+
+def bounded_by(
+    scopes: tuple[Scope, ...], profile: str | None, bounds: Mapping[str, Scope]
+) -> tuple[Scope, ...]:
+    """The scopes, and with them what bounds the profile: nobody has to remember to say it."""
+    bound = None if profile is None else bounds.get(profile)
+    return scopes if bound is None or bound in scopes else (*scopes, bound)
 
 
 def within(scopes: Iterable[Scope], server: str, key: str, effect: Effect) -> bool:

@@ -9,7 +9,7 @@ makes neither.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -46,7 +46,10 @@ class Catalog:
         events: EventSink,
         overrides: Sequence[ToolOverride] = (),
         flags: FlagSettings = _NO_FLAGS_SET,
+        own: Collection[str] = (),
     ) -> None:
+        """`own` servers came with this program: their tools change with it, and are not pinned."""
+        self._own = frozenset(own)
         self._events = events
         self._flags = flags
         self._maker = Cardmaker(Overrides(overrides), inferring=flags.inferred_intelligence)
@@ -231,7 +234,7 @@ class Catalog:
 
     def _check_pins(self, server: str) -> None:
         """Pin what is new on this server, quarantine what changed, release what is as pinned again."""
-        if not self._flags.pins:
+        if not self._flags.pins or server in self._own:
             return
         found = compare(self._seen.get(server, {}).values(), self._pins)
         for card in found.new:

@@ -10,9 +10,18 @@ LONGEST_SECTION: Final = 100_000  # characters
 
 
 def system_prompt(
-    *, persona: str | None = None, instructions: str = "", directives: str | None = None
+    *,
+    persona: str | None = None,
+    instructions: str = "",
+    guidance: str = "",
+    directives: str | None = None,
 ) -> str:
-    """The sections that say something, always in this order: persona, tools, directives."""
-    sections = (("PERSONA", persona), ("TOOLS", instructions), ("DIRECTIVES", directives))
+    """The sections that say something, always in this order: persona, tools, guidance, directives."""
+    sections = (
+        ("PERSONA", persona),
+        ("TOOLS", instructions),
+        ("GUIDANCE", guidance),
+        ("DIRECTIVES", directives),
+    )
     told = ((name, as_valid_text(text or "")[:LONGEST_SECTION].strip()) for name, text in sections)
     return "\n\n".join(f"# {name}\n{text}" for name, text in told if text)

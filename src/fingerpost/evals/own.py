@@ -55,10 +55,15 @@ def _tool(card: ToolCard) -> JsonObject:
     }
 
 
-def _query(request: str, tools: Sequence[str]) -> dict[str, Json]:
+def request_id(request: str, tools: Sequence[str]) -> str:
+    """The same for the same words and tools, in every run."""
     digest = hashlib.sha256("\0".join((request, *sorted(tools))).encode(errors="surrogatepass"))
+    return f"own-{digest.hexdigest()[:16]}"
+
+
+def _query(request: str, tools: Sequence[str]) -> dict[str, Json]:
     return {
-        "id": f"own-{digest.hexdigest()[:16]}",
+        "id": request_id(request, tools),
         "query": request,
         "relevant": list(tools),
         "needs_tool": True,

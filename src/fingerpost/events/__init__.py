@@ -40,6 +40,7 @@ from fingerpost.events.house import (
     CatalogChanged,
     EventsDropped,
     PinAccepted,
+    ProfilesChanged,
     ServerStateChanged,
     ServerSwitched,
     ToolDropped,
@@ -47,6 +48,7 @@ from fingerpost.events.house import (
     ToolSwitched,
 )
 from fingerpost.events.journal import rebuild, unfinished_attempts
+from fingerpost.events.learning import FeedbackGiven, LearningForgotten, ThresholdMoved
 from fingerpost.events.narrow import RequestNarrowed, SmartRoutingEnd, SmartRoutingStart
 from fingerpost.events.packet import (
     ExecutionStatusChanged,
@@ -88,9 +90,11 @@ __all__ = [
     "ExecutionStatusChanged",
     "FallbackTaken",
     "Fanout",
+    "FeedbackGiven",
     "HistorySummarised",
     "IntentDetected",
     "KeyChanged",
+    "LearningForgotten",
     "LiveFeed",
     "LogSink",
     "MemorySink",
@@ -100,6 +104,7 @@ __all__ = [
     "PacketReinjected",
     "PinAccepted",
     "PlanNoted",
+    "ProfilesChanged",
     "QuestionAsked",
     "ReplyRejected",
     "RequestNarrowed",
@@ -117,6 +122,7 @@ __all__ = [
     "SyntaxStopped",
     "TaskScheduled",
     "ThoughtNoted",
+    "ThresholdMoved",
     "ToolDropped",
     "ToolQuarantined",
     "ToolResultInjected",

@@ -113,6 +113,22 @@ def _switched(on: bool, by: str, reason: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProfilesChanged(Event):
+    """Files of profiles changed while we run. One that is wrong leaves its profile as it was."""
+
+    audited: ClassVar[bool] = True
+
+    profiles_version: int
+    changed: tuple[str, ...] = ()  # new, gone or different
+    problems: tuple[str, ...] = ()
+
+    def summary(self) -> str:
+        named = ", ".join(self.changed) or "none"
+        wrong = f"; wrong: {'; '.join(self.problems)}" if self.problems else ""
+        return f"version {self.profiles_version}: {named} changed{wrong}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EventsDropped(Event):
     """A marker for a reader that was too slow: this many events are missing here."""
 

@@ -24,6 +24,7 @@ from fingerpost.events import (
     RequestNarrowed,
     RouteBegan,
     RouteEnded,
+    SubagentBegan,
     ToolsOffered,
 )
 from fingerpost.insight.records import PacketLine
@@ -32,6 +33,7 @@ from fingerpost.store.journal import Recorded
 
 PROMPT_CHARACTERS: Final = 200
 MOST_TOOLS: Final = 50
+MOST_CHILDREN: Final = 50
 
 _Changes = dict[str, Any]
 
@@ -101,6 +103,7 @@ def _request(seq: int, event: PacketReceived) -> PacketLine:
         conversation=packet.header.session_id,
         mode=packet.context.mode,
         profile=packet.context.profile,
+        parent=packet.header.parent_id,
     )
 
 
@@ -211,6 +214,11 @@ def _route_ended(line: PacketLine, event: RouteEnded) -> _Changes:
     }
 
 
+def _subagent_began(line: PacketLine, event: SubagentBegan) -> _Changes:
+    known = event.child in line.children or len(line.children) >= MOST_CHILDREN
+    return {} if known else {"children": (*line.children, event.child)}
+
+
 def _with(tools: tuple[str, ...], tool: str) -> tuple[str, ...]:
     return (*tools, tool) if len(tools) < MOST_TOOLS else tools
 
@@ -233,6 +241,7 @@ _MEANING: Final[dict[type[Event], Callable[[PacketLine, Any], _Changes]]] = {
     FallbackTaken: _fallback_taken,
     CallFinished: _call_finished,
     RouteEnded: _route_ended,
+    SubagentBegan: _subagent_began,
 }
 
 BEGINNINGS: Final = (PacketReceived.kind, CallReceived.kind)

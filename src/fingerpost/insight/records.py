@@ -40,6 +40,8 @@ class PacketLine:
     fallbacks: int = 0
     failures: int = 0  # attempts that failed
     milliseconds: float | None = None
+    parent: str | None = None  # the request on whose behalf it was made: it is a subagent's
+    children: tuple[str, ...] = ()  # the requests made on its behalf, in order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,6 +69,7 @@ def key_of(request: NarrowRequest, *, catalog: int, ready: float) -> Hashable:
         request.max_tools,
         request.used,
         request.about,
+        request.person,
     )
 
 

@@ -117,6 +117,15 @@ class Narrower:
         with self._turnstile.reading():
             return self._parts.reader.read(bounded(text))
 
+    def vector(self, text: str) -> Vector:
+        """A request's vector; a foreign one's is that of its English words. Raises a `FingerpostError`."""
+        assert self._parts.meaning is not None
+        return self._parts.meaning.query_vector(self.read(text).gloss or text)
+
+    def vector_of(self, text: str, signals: Signals) -> Vector | None:
+        """The same for a request that was read already; None where there is no encoder."""
+        return self._vector(bounded(text), signals)
+
     def needs_none(self, request: NarrowRequest, signals: Signals) -> bool:
         """Whether it is plain at a glance, by words alone, that the request needs no tool."""
         with self._turnstile.reading():

@@ -13,6 +13,7 @@ from fingerpost.narrow.base import Query
 from fingerpost.narrow.columns import Scores
 from fingerpost.narrow.dense import DenseScorer
 from fingerpost.narrow.experience import Experience
+from fingerpost.narrow.learning import Corrections, Preferences
 from fingerpost.narrow.lexical import LexicalScorer
 from fingerpost.narrow.need import NeedJudge
 from fingerpost.narrow.signals import SignalReader
@@ -78,9 +79,17 @@ class Parts:
     words: Words
     meaning: Meaning | None = None
     learned: Experience | None = None
+    corrections: Corrections | None = None
+    preferences: Preferences | None = None
 
 
-def shipped(settings: Settings, *, learned: Experience | None = None) -> Parts:
+def shipped(
+    settings: Settings,
+    *,
+    learned: Experience | None = None,
+    corrections: Corrections | None = None,
+    preferences: Preferences | None = None,
+) -> Parts:
     """The parts of the package, as the settings want them."""
     return Parts(
         reader=SignalReader(),
@@ -88,4 +97,6 @@ def shipped(settings: Settings, *, learned: Experience | None = None) -> Parts:
         words=LexicalScorer(),
         meaning=DenseScorer.from_settings(settings.narrow) if settings.flags.dense_scores else None,
         learned=learned if settings.flags.learned_use else None,
+        corrections=corrections if settings.flags.learn_from_feedback else None,
+        preferences=preferences if settings.flags.preferences else None,
     )

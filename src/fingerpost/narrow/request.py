@@ -36,6 +36,7 @@ class NarrowRequest:
     max_tools: int | None = None  # None: as the settings say
     health: Mapping[str, str] = field(default_factory=dict[str, str])
     used: tuple[str, ...] = ()  # tools this conversation has used, the latest last
+    person: str | None = None  # whose habits count, and who may be told who said what; None: nobody, all
     about: str | None = None  # a tool (by key) to explain even if it came in far behind
 
 

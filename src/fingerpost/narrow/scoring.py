@@ -13,12 +13,14 @@ from typing import Final
 
 import numpy as np
 
+from fingerpost.errors import FingerpostError
 from fingerpost.narrow.adjustments import adjustments, hierarchy, learned, unwell
 from fingerpost.narrow.base import Query
 from fingerpost.narrow.columns import Columns, Rows, Scores
 from fingerpost.narrow.followups import weights_of_earlier
 from fingerpost.narrow.fusion import Evidence, blend, server_bonus, share_of_meaning
-from fingerpost.narrow.parts import Parts
+from fingerpost.narrow.learning.taught import NOTHING, Taught
+from fingerpost.narrow.parts import Parts, Vector
 from fingerpost.narrow.request import NarrowRequest, earlier_turns
 from fingerpost.narrow.shares import Share, total
 from fingerpost.narrow.splitting import needs_of
@@ -56,14 +58,19 @@ class Scoring:
         sentences = needs if len(needs) > 1 else sentences_of(text)
         query = Query(text=text, sentences=sentences, signals=signals, used=request.used)
         whole = self.evidence(query)
-        common = [*self._earlier(text, request), *self._apart_from_text(query, signals, request, columns)]
-        shares = self._complete(whole, common, columns, eligible)
+        taught = self._taught(query, request, columns)
+        common = [
+            *self._earlier(text, request),
+            *self._apart_from_text(query, signals, request, columns),
+            *taught.weighed(columns),
+        ]
+        shares = self._complete(whole, common, taught, columns, eligible)
         score = total(shares, columns.size)
         if len(needs) < 2:
             return Scored(needs=needs, evidence=whole, shares=(shares,), whole=score, by_need=(score,))
         own = [self.evidence(Query(text=need, signals=self.parts.reader.read(need))) for need in needs]
         seen = [whole.with_part_of(evidence, OWN_PART) for evidence in own]
-        by_need = tuple(self._complete(evidence, common, columns, eligible) for evidence in seen)
+        by_need = tuple(self._complete(evidence, common, taught, columns, eligible) for evidence in seen)
         return Scored(
             needs=needs,
             evidence=whole,
@@ -80,12 +87,33 @@ class Scoring:
         return blend(words, found, share_of_meaning(query.signals))
 
     def _complete(
-        self, evidence: Evidence, common: Sequence[Share], columns: Columns, eligible: Rows
+        self, evidence: Evidence, common: Sequence[Share], taught: Taught, columns: Columns, eligible: Rows
     ) -> tuple[Share, ...]:
-        """Text, server, and what they have in common; the written order of tools comes last."""
+        """Text, server, and what they have in common; what people said of the order comes last."""
         shares = (*evidence.shares(), server_bonus(evidence.base, columns, eligible), *common)
         order = hierarchy(columns, total(shares, columns.size)) if columns.ranked_pairs else None
-        return shares if order is None else (*shares, order)
+        shares = shares if order is None else (*shares, order)
+        if taught is NOTHING:
+            return shares
+        return (*shares, *taught.decided(columns, total(shares, columns.size), eligible))
+
+    def _taught(self, query: Query, request: NarrowRequest, columns: Columns) -> Taught:
+        """What people taught about this request."""
+        corrections, preferences = self.parts.corrections, self.parts.preferences
+        if corrections is None and preferences is None:
+            return NOTHING
+        vector = self._vector(query) if corrections is not None and corrections.by_meaning else None
+        return Taught.of(query, request, columns, corrections, preferences, vector=vector)
+
+    def _vector(self, query: Query) -> Vector | None:
+        """The request's vector, which its scorer has made a moment ago."""
+        meaning = self.parts.meaning
+        if meaning is None or not self.flags.dense_scores:
+            return None
+        try:
+            return meaning.query_vector(query.signals.gloss or query.text)
+        except FingerpostError:  # told about by the scorer itself, once
+            return None
 
     def _earlier(self, text: str, request: NarrowRequest) -> list[Share]:
         """Earlier turns, for a request that leans on them."""
@@ -106,7 +134,8 @@ class Scoring:
         if self.flags.intent_signals:
             shares += adjustments(columns, query.text, signals)
         if self.flags.learned_use and self.parts.learned is not None:
-            evidence = self.parts.learned.evidence(query)
+            past = self.parts.learned
+            evidence = past.evidence(query, self._vector(query) if past.by_meaning else None)
             known = {
                 row: found for key, found in evidence.items() if (row := columns.rows.get(key)) is not None
             }

@@ -21,6 +21,7 @@ from fingerpost.records.calls import (
 )
 from fingerpost.records.choices import Choice, Following
 from fingerpost.records.choosing import (
+    AskingCall,
     Chosen,
     Confidence,
     ConfidenceSample,
@@ -29,6 +30,16 @@ from fingerpost.records.choosing import (
     Mode,
     Question,
     RouteOutcome,
+)
+from fingerpost.records.feedback import (
+    Feedback,
+    FeedbackVerdict,
+    Learned,
+    LearnedCorrection,
+    LearnedUse,
+    LearningCheck,
+    Preference,
+    Threshold,
 )
 from fingerpost.records.ids import new_id, random_bits, utc_now
 from fingerpost.records.json import Json, JsonObject, as_valid_text, check_json
@@ -102,6 +113,7 @@ __all__ = [
     "EVERY_RIGHT",
     "MAX_REINJECTIONS",
     "Approval",
+    "AskingCall",
     "Attempt",
     "Call",
     "CallContext",
@@ -123,6 +135,8 @@ __all__ = [
     "ErrorKind",
     "Execution",
     "ExecutionStatus",
+    "Feedback",
+    "FeedbackVerdict",
     "Following",
     "GateVerdict",
     "Grant",
@@ -138,6 +152,10 @@ __all__ = [
     "Known",
     "LatencyProfile",
     "LatencyTier",
+    "Learned",
+    "LearnedCorrection",
+    "LearnedUse",
+    "LearningCheck",
     "Listing",
     "Materials",
     "Mention",
@@ -158,6 +176,7 @@ __all__ = [
     "Pending",
     "Permit",
     "Pin",
+    "Preference",
     "Principal",
     "Quarantined",
     "Question",
@@ -183,6 +202,7 @@ __all__ = [
     "Status",
     "Step",
     "SystemTask",
+    "Threshold",
     "ToolCall",
     "ToolCard",
     "ToolResult",

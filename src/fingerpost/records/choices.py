@@ -15,6 +15,7 @@ class Choice:
     worked: bool
     at: datetime
     conversation: str | None = None
+    caller: str | None = None  # who asked, where that is known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fingerpost.records.json import JsonObject
 from fingerpost.records.packet import Selection
 
 
@@ -83,6 +84,18 @@ class MissingArgument:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AskingCall:
+    """A call whose tool wants to know something first: it goes on with what the person says."""
+
+    call_id: str
+    arguments: JsonObject
+    name: str  # of the question, in the tool's own words
+    schema: JsonObject  # of the answer: a flat object
+    state: str | None = None  # the tool's own, given back as it is
+    conversation: str | None = None  # the call was made in
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """What a person is asked before the journey can go on."""
 
@@ -91,3 +104,4 @@ class Question:
     missing: tuple[MissingArgument, ...] = ()
     pending_id: str | None = None  # of the call that waits for a yes or no
     need: int = 0  # which of the shortlist's `needs` it is about
+    call: AskingCall | None = None  # where a tool asks in the middle of a call

@@ -110,7 +110,7 @@ class ServerChoice:
 
     servers: tuple[str, ...]
     left_out: tuple[str, ...] = ()
-    by: str = "scores"  # "scores", "model", or "off" (below the thresholds, or switched off)
+    by: str = "scores"  # "scores", "model", "remembered", or "off" (below the thresholds, or switched off)
     reasoning: str = ""
     milliseconds: float = 0.0
 

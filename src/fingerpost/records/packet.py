@@ -225,6 +225,7 @@ class Step:
     call_id: str = ""
     error: str | None = None
     warnings: tuple[str, ...] = ()  # what in the result looks like instructions from a stranger
+    directive: JsonObject | None = None  # what the client is told to do, where the tool gives directives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

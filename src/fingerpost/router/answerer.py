@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
 import anyio
@@ -39,6 +39,7 @@ from fingerpost.records import (
     Narrowing,
     Outcome,
     Pending,
+    Question,
     RouteOutcome,
     UsageProfile,
 )
@@ -47,11 +48,13 @@ from fingerpost.router.journeys.endings import broken_off
 from fingerpost.router.journeys.journey import House, Journey
 from fingerpost.router.journeys.keyless import replied
 from fingerpost.router.journeys.offers import Offers
-from fingerpost.router.journeys.resuming import Remembered, remembered, resume
+from fingerpost.router.journeys.resuming import Remembered, answered, remembered, resume
 from fingerpost.router.journeys.staged import selected
 from fingerpost.router.journeys.ways import travel, within_limits
+from fingerpost.router.profiles import Profiles
 from fingerpost.router.route import AnswerPiece, Route, StreamItem
 from fingerpost.router.switches import Switches
+from fingerpost.router.thresholds import Thresholds
 from fingerpost.router.wanted import Asking, Wanted
 from fingerpost.router.witness import Witness
 from fingerpost.settings import Settings
@@ -60,7 +63,13 @@ from fingerpost.store import Store
 READ_AGAIN_S: Final = 30.0
 TOLD_OF_REQUEST: Final = 500
 
-Learn: TypeAlias = Callable[[str, Outcome, str | None], None]  # the request, what came of it, where
+
+class Learn(Protocol):
+    """Takes the request, what came of it, where, and who asked."""
+
+    def __call__(
+        self, request: str, outcome: Outcome, conversation: str | None, *, caller: str | None = None
+    ) -> None: ...
 
 
 class Answerer:
@@ -79,14 +88,17 @@ class Answerer:
         tasks: TaskGroup,
         switches: Switches,
         learn: Learn,
+        profiles: Profiles,
     ) -> None:
         self._settings = settings
+        self._profiles = profiles
         self._events = events
         self._store = store
         self._tasks = tasks
         self._switches = switches
         self._witness = Witness()
         events.add(self._witness)
+        self.thresholds = Thresholds(settings, store, events)
         self._calibration = Calibration.identity()
         self._calibrated_at = -READ_AGAIN_S
         self._usage: Mapping[str, UsageProfile] = {}
@@ -103,11 +115,16 @@ class Answerer:
             offers=Offers(),
             snapshot=snapshot,
             calibration=self._calibrate,
+            settings_for=self.thresholds.settings_for,
             learn=lambda outcome, packet: learn(
-                packet.content.original_prompt, outcome, packet.header.session_id
+                packet.content.original_prompt,
+                outcome,
+                packet.header.session_id,
+                caller=packet.header.caller,
             ),
             summaries=Summaries(),
             usage=self._use,
+            profiles=profiles,
         )
 
     async def route(self, text: str, asking: Asking) -> Route:
@@ -139,13 +156,15 @@ class Answerer:
     async def reply(self, asked: Route, answer: str, asking: Asking) -> Route:
         """Go on after the person answered a question.
 
-        A model is told the question and the answer as part of the conversation; without one, the
-        answer fills in what was missing.
+        Where a tool asked, its call goes on with the answer. Otherwise a model is told the question and the
+        answer as part of the conversation; without one, the answer fills in what was missing.
         """
         question, before = asked.question, asked.packet
         if question is None:
             message = "this route asks nothing"
             raise CallError(message, hint="Only a route whose outcome is 'asked' can be replied to.")
+        if question.call is not None:
+            return await self._answered(asked, question, answer, asking)
         if asked.mode is not Mode.KEYLESS:
             asking = asking.copy()
             asking["mode"] = asked.mode
@@ -155,10 +174,34 @@ class Answerer:
                 Message(role="assistant", text=question.text),
             )
             return await self.route(answer, asking)
+        asking = self._profiles.applied(asking)
         journey = Journey(self._house, before, mode=Mode.KEYLESS, asking=asking, narrowing=asked.narrowing)
         return await self._watched(
             journey,
             lambda: within_limits(journey, lambda journey: replied(journey, question, answer)),
+        )
+
+    async def _answered(self, asked: Route, question: Question, answer: str, asking: Asking) -> Route:
+        """The packet goes on, within the bounds it began in."""
+        before = asked.packet
+        known = await remembered(self._store, before.packet_id)
+        asking = asking.copy()
+        assert question.call is not None
+        asking["conversation"] = question.call.conversation
+        asking["caller"], asking["profile"] = before.header.caller, before.context.profile
+        asking["scopes"] = tuple(dict.fromkeys((*known.scopes, *asking.get("scopes", ()))))
+        journey = Journey(
+            self._house,
+            before,
+            mode=asked.mode,
+            asking=asking,
+            narrowing=asked.narrowing or known.narrowing,
+            parent=self._parent_of(asking),
+        )
+        journey.confidence = known.confidence
+        return await self._watched(
+            journey,
+            lambda: within_limits(journey, lambda journey: answered(journey, question, answer)),
         )
 
     async def _decided(self, approval: Approval) -> Pending:
@@ -204,7 +247,7 @@ class Answerer:
 
     async def select(self, text: str, narrowing: Narrowing, wanted: Wanted) -> Chosen:
         """What the selecting model takes of these tools."""
-        asking = Asking(**wanted)
+        asking = self._profiles.applied(Asking(**wanted))
         packet = packet_of(text, asking)
         if narrowing.packet_id is not None:  # one request, one packet
             packet = replace(packet, header=replace(packet.header, packet_id=narrowing.packet_id))
@@ -266,7 +309,11 @@ class Answerer:
         agent = mode in (Mode.SIMPLE, Mode.REACT)
         rounds = (turns if agent else routing.max_reinjections) if routing.enabled else 0
         parent = self._parent_of(asking)
-        packet = packet_of(text, asking, rounds=rounds, parent=asking.get("parent"))
+        if parent is not None:  # whoever acts for somebody acts under the same profile
+            asking = asking.copy()
+            asking["profile"] = asking.get("profile") or parent.asking.get("profile")
+        asking = self._profiles.applied(asking)
+        packet = packet_of(text, _apart(asking), rounds=rounds, parent=asking.get("parent"))
         return Journey(self._house, packet, mode=mode, asking=asking, parent=parent)
 
     def _parent_of(self, asking: Asking) -> Journey | None:
@@ -324,8 +371,14 @@ class Answerer:
         asking["caller"], asking["profile"] = packet.header.caller, packet.context.profile
         asking["scopes"] = tuple(dict.fromkeys((*known.scopes, *asking.get("scopes", ()))))
         asking.setdefault("history", packet.context.history)
+        asking = self._profiles.applied(asking)
         journey = Journey(
-            self._house, packet, mode=Mode(packet.context.mode), asking=asking, narrowing=known.narrowing
+            self._house,
+            packet,
+            mode=Mode(packet.context.mode),
+            asking=asking,
+            narrowing=known.narrowing,
+            parent=self._parent_of(asking),
         )
         journey.confidence = known.confidence
         return known, journey
@@ -349,3 +402,12 @@ class Answerer:
             self._used_at = time.monotonic()
             self._usage = await self._store.usage.profiles()
         return self._usage
+
+
+def _apart(asking: Asking) -> Asking:
+    """What a subagent says is no part of its parent's conversation, though it acts within it."""
+    if asking.get("parent") is None:
+        return asking
+    asking = asking.copy()
+    asking["conversation"] = None
+    return asking

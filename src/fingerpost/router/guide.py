@@ -7,8 +7,7 @@ first request is narrowed.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Unpack
 
@@ -25,7 +24,6 @@ from fingerpost.events import (
 )
 from fingerpost.llm import ChatModel, ModelPool, ModelReply, ModelRequest, OnText, Role
 from fingerpost.llm.content import worded
-from fingerpost.narrow.experience import Experience
 from fingerpost.narrow.narrower import Narrower
 from fingerpost.narrow.parts import shipped
 from fingerpost.narrow.preselection import ServerPicker, read_template
@@ -40,13 +38,13 @@ from fingerpost.records import (
     ServerChoice,
     Signals,
 )
+from fingerpost.router.recollection import Recollection
 from fingerpost.router.sight import Sight, View
 from fingerpost.router.switches import Switches
 from fingerpost.router.wanted import Wanted
 from fingerpost.settings import Settings
 from fingerpost.store import Store
 
-LEARN_AGAIN_S: Final = 5.0
 _NEEDS: Final = {NeedVerdict.TOOL: True, NeedVerdict.NONE: False, NeedVerdict.UNCLEAR: None}
 
 
@@ -72,8 +70,18 @@ class Guide:
         self._store = store
         self._unusable = unusable
         self._sight = sight or Sight(settings.policy)
-        self._experience = Experience()
-        self._narrower = Narrower(settings, parts=shipped(settings, learned=self._experience))
+        self._past = Recollection(settings, store)
+        self._narrower = Narrower(
+            settings,
+            parts=shipped(
+                settings,
+                learned=self._past.experience,
+                corrections=self._past.corrections,
+                preferences=self._past.preferences,
+            ),
+        )
+        if self._narrower.parts.meaning is not None:
+            self._past.compare_by_meaning(self._narrower.vector)
         self._picker = ServerPicker(
             settings.smart_routing,
             events,
@@ -83,12 +91,10 @@ class Guide:
         )
         self._costs = DefinitionCosts()
         self._seen: tuple[View, int] | None = None  # the view counted last, and what its tools take
-        self._stale = True
-        self._learned_at = -LEARN_AGAIN_S
 
-    def learned_something(self) -> None:
-        """A choice was recorded: what is known is out of date."""
-        self._stale = True
+    def learned_something(self, *, at_once: bool = False) -> None:
+        """Something was recorded: what is known is out of date. `at_once`: somebody waits to see it."""
+        self._past.learned_something(at_once=at_once)
 
     async def read(self, text: str) -> Signals:
         """What can be read off some words by themselves."""
@@ -130,7 +136,8 @@ class Guide:
         `text` is what is looked for, where that is not the request itself but what is left of it;
         `model` chooses servers, where one is asked for that.
         """
-        await self._learn()
+        if await self._past.refresh():
+            self._narrower.forget()
         who = (wanted.get("caller"), wanted.get("profile"), wanted.get("scopes", ()))
         view = await self._sight.look(snapshot, *who)
         request = self._request(snapshot, packet, view, wanted)
@@ -170,6 +177,7 @@ class Guide:
             health=self._unusable(),
             used=wanted.get("used", ()),
             about=wanted.get("about"),
+            person=wanted.get("caller") if self._past.tells_people_apart else None,
         )
 
     async def _servers(
@@ -203,19 +211,38 @@ class Guide:
             packet_id,
             signals=signals,
             model=model,
+            remembered=await self._remembered(request, view, signals) if new else frozenset(),
+            taught=await self._taught(request, view, signals),
         )
 
-    async def _learn(self) -> None:
-        """Take in what the store remembers, when there is something new and not at every request."""
-        if not self._settings.flags.learned_use:
-            return
-        if not self._stale or time.monotonic() - self._learned_at < LEARN_AGAIN_S:
-            return
-        self._stale, self._learned_at = False, time.monotonic()
-        choices = await self._store.choices.recent()
-        followings = await self._store.choices.followers()
-        await anyio.to_thread.run_sync(self._experience.learn, choices, followings)
-        self._narrower.forget()
+    async def _remembered(self, request: NarrowRequest, view: View, signals: Signals) -> frozenset[str]:
+        """The servers of the tools that were right for this request before, as far as they can be used."""
+        if not self._settings.flags.decision_cache:
+            return frozenset()
+
+        def recall() -> frozenset[str]:
+            found = self._past.decided(request.text, self._narrower.vector_of(request.text, signals))
+            tools = () if found is None else found.tools
+            return _servers_of(tools, view) - request.health.keys()
+
+        return await anyio.to_thread.run_sync(recall)
+
+    async def _taught(self, request: NarrowRequest, view: View, signals: Signals) -> frozenset[str]:
+        """The servers of tools that people agree on for this request: no choice may leave them out."""
+        if not self._settings.flags.learn_from_feedback:
+            return frozenset()
+
+        def recall() -> frozenset[str]:
+            vector = self._narrower.vector_of(request.text, signals)
+            said = self._past.corrections.evidence(request.text, vector, person=request.person)
+            return _servers_of((tool for tool, one in said.items() if one.settled), view)
+
+        return await anyio.to_thread.run_sync(recall)
+
+
+def _servers_of(tools: Iterable[str], view: View) -> frozenset[str]:
+    cards = (view.visible.get(tool) for tool in tools)
+    return frozenset(card.server for card in cards if card is not None)
 
 
 def packet_of(

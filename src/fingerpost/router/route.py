@@ -56,6 +56,12 @@ class Route:
     def packet_id(self) -> str:
         return self.packet.packet_id
 
+    @property
+    def directives(self) -> tuple[JsonObject, ...]:
+        """What the client is told to do, in order: the results of directive tools."""
+        steps = self.packet.tool_routing.steps
+        return tuple(step.directive for step in steps if step.directive is not None)
+
     def answered_with(self, results: Mapping[str, str]) -> tuple[Message, ...]:
         """What stands behind the request when it goes on: the calls handed back, and what came of each.
 
@@ -81,6 +87,8 @@ class Route:
             "answered_by": self.answered_by,
             "sources": list(self.sources),
             "tool_calls": list(self.tool_calls),
+            "directives": list(self.directives),
+            "profile": self.packet.context.profile,
             "finish": self.finish,
             "pending": None if self.pending is None else to_plain(self.pending),
             "question": None if self.question is None else to_plain(self.question),

@@ -7,8 +7,11 @@ store. Choosing and answering are journeys through all of it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
@@ -21,11 +24,13 @@ from fingerpost.call.lessons import lesson
 from fingerpost.call.path import CallPath
 from fingerpost.catalog import Catalog, Snapshot
 from fingerpost.errors import CallError, ConfigError, ServerUnavailable, UnknownServer
-from fingerpost.events import EventSink, Fanout, LiveFeed
+from fingerpost.events import EventSink, Fanout, LiveFeed, ProfilesChanged
 from fingerpost.records import (
     Approval,
     CallContext,
     Chosen,
+    Feedback,
+    FeedbackVerdict,
     JsonObject,
     Narrowing,
     Outcome,
@@ -41,13 +46,15 @@ from fingerpost.records import (
 )
 from fingerpost.router.given import ModelNames, close_given, names_of
 from fingerpost.router.intake import Intake
+from fingerpost.router.learning import Learning
 from fingerpost.router.policy import Policy, profile_rules
+from fingerpost.router.profiles import LOOK_EVERY_S, Profiles, keep_reading
 from fingerpost.router.shutters import Shutters
 from fingerpost.router.sight import Sight, View
 from fingerpost.router.switches import Switches
 from fingerpost.router.wanted import Asking, Circumstances, Wanted
 from fingerpost.servers import Servers, login
-from fingerpost.settings import Settings
+from fingerpost.settings import ProfileFiles, Settings
 from fingerpost.store import Store
 
 if TYPE_CHECKING:
@@ -55,6 +62,8 @@ if TYPE_CHECKING:
     from fingerpost.router.answerer import Answerer
     from fingerpost.router.guide import Guide
     from fingerpost.router.route import Route, StreamItem
+
+log = logging.getLogger("fingerpost.router")
 
 FIRST_CONNECT_S = 10.0  # a request waits so long for servers; whoever is later joins for the next one
 
@@ -82,12 +91,11 @@ class Router:
         """
         settings = settings or Settings()
         given = () if policy is None else policy.rules
-        settings = settings.model_copy(
-            update={"policy": (*given, *profile_rules(settings.profiles), *settings.policy)}
-        )
-        self.settings = settings
+        self._rules = (given, settings.policy)  # before and behind those of profiles
+        self.profiles = Profiles(settings.profiles, settings.plans)
+        self.settings = settings = self._settled(settings)
         self.switches = Switches(settings)
-        self._sight = Sight(settings.policy)
+        self._sight = Sight(settings.policy, self.profiles.bounds)
         self._models = (lite or model, prime or model)
         self._pool: ModelPool | None = None
         self._guide: Guide | None = None
@@ -96,7 +104,9 @@ class Router:
         self._connecting_first = anyio.Lock()  # who asks meanwhile waits for the same servers
         self.live = LiveFeed()
         self.events = Fanout(self.live, *sinks)
-        self.catalog = Catalog(events=self.events, overrides=self.settings.tools, flags=self.settings.flags)
+        self.catalog = Catalog(
+            events=self.events, overrides=settings.tools, flags=settings.flags, own=settings.builtin.enabled
+        )
         self._specs = tuple(servers)
         self._stack = AsyncExitStack()
         self._open = False
@@ -133,11 +143,20 @@ class Router:
                 store=self.store,
                 settings=self.settings,
                 events=self.events,
+                bounds=self.profiles.bounds,
             )
             self.shutters = Shutters(
                 store=self.store, catalog=self.catalog, servers=self.servers, events=self.events
             )
             await self.shutters.read()
+            self.learning = Learning(
+                self.settings,
+                self.store,
+                self.events,
+                look=lambda caller, profile, scopes: self.look(caller=caller, profile=profile, scopes=scopes),
+                tools=lambda: self.tools,
+                changed=self._learned_at_once,
+            )
             stack.callback(self.servers.watch(self._take_listing))
             stack.push_async_callback(self._close_guide)
             self._tasks = await stack.enter_async_context(anyio.create_task_group())
@@ -174,10 +193,33 @@ class Router:
         """Each server is bounded by its own time-out; a little more lets the slowest report it."""
         return 5.0 + max((spec.connect_timeout for spec in self._specs), default=0.0)
 
+    def _settled(self, settings: Settings) -> Settings:
+        """The settings with the profiles as they are, and their rules in their place."""
+        before, behind = self._rules
+        rules = (*before, *profile_rules(self.profiles), *behind)
+        return settings.model_copy(update={"policy": rules, "profiles": dict(self.profiles)})
+
+    def follow_profiles(self, files: ProfileFiles, *, every: float = LOOK_EVERY_S) -> None:
+        """From now on, take up what changes in these files while we run."""
+        self._tasks.start_soon(partial(keep_reading, files, self.profiles, self._take_profiles, every=every))
+
+    def _take_profiles(self, changed: tuple[str, ...]) -> None:
+        """Profiles changed: whoever is asked next is asked under the new ones."""
+        profiles = self.profiles
+        if changed:
+            self.settings = self._settled(self.settings)
+            self._sight.use(self.settings.policy, profiles.bounds)
+            self.calls.use_rules(self.settings.policy, profiles.bounds)
+        for problem in profiles.problems:
+            log.warning("a profile stays as it was: %s", problem)
+        self.events.emit(
+            ProfilesChanged(profiles_version=profiles.version, changed=changed, problems=profiles.problems)
+        )
+
     async def narrow(self, text: str, **wanted: Unpack[Wanted]) -> Narrowing:
         """Whether the request needs a tool at all, and which few suit it, with reasons for everything."""
         guide = await self._ready_guide()
-        return await guide.narrow(self.tools, text, **wanted)
+        return await guide.narrow(self.tools, text, **self.profiles.applied(wanted))
 
     async def settle(self, seconds: float) -> bool:
         """Wait, at most so long, until every tool can be compared by meaning and not by words alone."""
@@ -245,6 +287,7 @@ class Router:
                 tasks=self._tasks,
                 switches=self.switches,
                 learn=self.learn,
+                profiles=self.profiles,
             )
         return self._answerer
 
@@ -305,26 +348,61 @@ class Router:
                 reasons.setdefault(server, f"it failed too often: {breaker.reason}")
         return reasons
 
-    async def call(self, name: str, arguments: JsonObject, **context: Unpack[Circumstances]) -> Outcome:
+    async def call(
+        self,
+        name: str,
+        arguments: JsonObject,
+        *,
+        api_version: str | None = None,
+        **context: Unpack[Circumstances],
+    ) -> Outcome:
         """Call a tool through the whole path. Whatever happens comes back as an `Outcome`.
 
         A call that needs a person comes back with a `pending_id`; after
         `router.calls.decide`, `router.calls.resume` goes on with it.
         """
         wish = ToolCall(name=name, arguments=arguments)
+        context["profile"] = self.profiles.meant(
+            context.get("profile"), caller=context.get("caller"), api_version=api_version
+        )
         outcome = await self.calls.call(wish, CallContext(call_id=new_id("cal"), **context))
-        self.learn(context.get("request", ""), outcome, context.get("conversation"))
+        self.learn(
+            context.get("request", ""), outcome, context.get("conversation"), caller=context.get("caller")
+        )
         return outcome
 
-    def learn(self, request: str, outcome: Outcome, conversation: str | None) -> None:
+    def learn(
+        self, request: str, outcome: Outcome, conversation: str | None, *, caller: str | None = None
+    ) -> None:
         """Remember whether the tool was the right one for the request it was called for."""
         if not self.settings.flags.learned_use:
             return
         learned = lesson(request, outcome, at=utc_now(), conversation=conversation)
         if learned is not None:
-            self.store.choices.note(learned)
+            self.store.choices.note(replace(learned, caller=caller))
             if self._guide is not None:
                 self._guide.learned_something()
+
+    async def feedback(
+        self,
+        packet_id: str,
+        verdict: FeedbackVerdict | str,
+        *,
+        by: str,
+        tool: str | None = None,
+        should_have: str | None = None,
+        comment: str = "",
+    ) -> Feedback:
+        """A person's word about a request: "good", or "bad" and perhaps which tool it should have used."""
+        return await self.learning.feedback(
+            packet_id, verdict, by=by, tool=tool, should_have=should_have, comment=comment
+        )
+
+    def _learned_at_once(self) -> None:
+        if self._guide is not None:
+            self._guide.learned_something(at_once=True)
+        if self._answerer is not None:
+            self._answerer.thresholds.forget()
 
     def start(self, name: str, arguments: JsonObject, **context: Unpack[Circumstances]) -> str:
         """The same in the background: a handle for `router.background`'s poll, result and cancel."""

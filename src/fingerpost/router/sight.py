@@ -16,6 +16,7 @@ from typing import Final
 import anyio.to_thread
 
 from fingerpost.call.hiding import hidden_tools
+from fingerpost.call.scopes import bounded_by
 from fingerpost.catalog import Snapshot
 from fingerpost.records import HiddenTool, Scope
 from fingerpost.settings import RuleSettings
@@ -37,13 +38,20 @@ class View:
 class Sight:
     """Views by caller and profile. Safe to use from several threads."""
 
-    def __init__(self, rules: Sequence[RuleSettings]) -> None:
-        self._rules = rules
-        self._by_caller = any(rule.caller is not None for rule in rules)
-        self._by_profile = any(rule.profile is not None for rule in rules)
+    def __init__(self, rules: Sequence[RuleSettings], bounds: Mapping[str, Scope] | None = None) -> None:
         self._lock = Lock()
         self._snapshot: Snapshot | None = None
         self._views: OrderedDict[Who, View] = OrderedDict()
+        self.use(rules, bounds or {})
+
+    def use(self, rules: Sequence[RuleSettings], bounds: Mapping[str, Scope]) -> None:
+        """See by these from now on; `bounds` are of profiles."""
+        with self._lock:
+            self._rules = rules
+            self._bounds = bounds
+            self._by_caller = any(rule.caller is not None for rule in rules)
+            self._by_profile = any(rule.profile is not None for rule in rules)
+            self._views.clear()
 
     def known(
         self, snapshot: Snapshot, caller: str | None, profile: str | None, scopes: tuple[Scope, ...] = ()
@@ -54,6 +62,7 @@ class Sight:
 
     def _key(self, caller: str | None, profile: str | None, scopes: tuple[Scope, ...]) -> Who:
         """Whoever no rule tells apart sees the same."""
+        scopes = bounded_by(scopes, profile, self._bounds)
         bounds = tuple(scope for scope in scopes if scope.bounded)
         return (caller if self._by_caller else None, profile if self._by_profile else None, bounds)
 
@@ -61,8 +70,8 @@ class Sight:
         self, snapshot: Snapshot, caller: str | None, profile: str | None, scopes: tuple[Scope, ...] = ()
     ) -> View:
         """What this caller sees. The first time after a change takes a moment: not for an event loop."""
-        key = self._key(caller, profile, scopes)
         with self._lock:
+            key = self._key(caller, profile, scopes)
             if snapshot is not self._snapshot:
                 self._snapshot = snapshot
                 self._views.clear()

@@ -31,6 +31,7 @@ class Wanted(TypedDict, total=False):
     conversation: str | None
     caller: str | None
     profile: str | None
+    api_version: str | None  # which profile is meant, where none is named
     scopes: tuple[Scope, ...]
     server: str | None  # only tools of this one
     max_tools: int | None

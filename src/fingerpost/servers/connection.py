@@ -21,7 +21,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from fingerpost.errors import ToolFailed
 from fingerpost.records import JsonObject, Listing, ServerSpec, random_bits
-from fingerpost.servers.caller import Passage
+from fingerpost.servers.caller import CALL_ID, Passage
 from fingerpost.servers.clock import Clock
 from fingerpost.servers.failures import from_reply
 from fingerpost.servers.lifeline import Lifeline
@@ -94,6 +94,8 @@ class Connection:
         passage = passage or Passage()
         if passage.caller is not None and passage.caller.takes_rounds:
             return result
+        if passage.caller is None and CALL_ID in (params.get("_meta") or ()):
+            return result  # the request the call belongs to is asked, though nobody listens to the call
 
         async def send(passage: Passage | None) -> dict[str, Any]:
             return await self._send(method, params, passage, on_progress, clock)

@@ -12,8 +12,9 @@ from typing import Any, cast
 from mcp.shared.inbound import find_invalid_x_mcp_header
 from pydantic_core import to_json
 
-from fingerpost.records import DroppedTool, JsonObject, check_json
+from fingerpost.records import DroppedTool, JsonObject
 from fingerpost.servers.schemas import kind_of, schema_fault
+from fingerpost.servers.soundness import json_fault
 from fingerpost.settings.model import LimitSettings
 
 LONGEST_NAME = 1024
@@ -92,7 +93,7 @@ def _name_fault(name: object) -> str | None:
 
 
 def _json_fault(definition: Mapping[str, object], limits: LimitSettings) -> str | None:
-    reason = check_json(definition, max_depth=limits.schema_depth)
+    reason = json_fault(definition, max_depth=limits.schema_depth)
     if reason is not None:
         return f"the definition {reason}"
     size = len(to_json(definition))

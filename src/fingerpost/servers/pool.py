@@ -25,7 +25,6 @@ from fingerpost.records import (
     ServerSpec,
     ServerState,
     ServerStatus,
-    check_json,
 )
 from fingerpost.servers.caller import Passage
 from fingerpost.servers.clock import Clock
@@ -35,6 +34,7 @@ from fingerpost.servers.http import HttpStack
 from fingerpost.servers.listeners import Listeners
 from fingerpost.servers.oauth import TokenBook
 from fingerpost.servers.opening import Surroundings
+from fingerpost.servers.soundness import json_fault
 from fingerpost.servers.spec import protect
 from fingerpost.servers.supervisor import Shared, Supervisor
 from fingerpost.servers.talk import Progress
@@ -372,6 +372,6 @@ class Servers:
         return supervisor.connection
 
     def _checked(self, name: str, result: JsonObject) -> JsonObject:
-        if (reason := check_json(result)) is not None:
+        if (reason := json_fault(result)) is not None:
             raise ServerReplyInvalid(f"the result of {name} {reason}", server=name)
         return result

@@ -8,71 +8,85 @@ what servers really get wrong. References are not followed, loops cannot occur.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias, cast
 
 _TYPES = frozenset({"null", "boolean", "object", "array", "number", "integer", "string"})
-_ONE = (
-    "items", "additionalItems", "contains", "additionalProperties", "propertyNames", "not",
-    "if", "then", "else", "unevaluatedItems", "unevaluatedProperties", "contentSchema",
-)  # fmt: skip
-_MANY = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
-_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+
+_Todo: TypeAlias = list[tuple[str, object]]  # parts still to be looked at, with their places
 
 
 def schema_fault(path: str, schema: object) -> str | None:
     """Why this is not a JSON Schema, naming the place; None when it looks like one."""
-    todo: list[tuple[str, object]] = [(path, schema)]
+    todo: _Todo = [(path, schema)]
     while todo:
         place, node = todo.pop()
         if isinstance(node, bool):
             continue
         if not isinstance(node, Mapping):
             return f"{place} is {kind_of(node)}, not a schema"
-        entries = cast("Mapping[str, object]", node)
-        if (reason := _node_fault(place, entries)) is not None:
-            return reason
-        todo.extend(_parts(place, entries))
+        # Only what is there is looked at: a catalog has many thousand parts, most of them of two keywords.
+        for keyword, value in cast("Mapping[str, object]", node).items():
+            look = _LOOKS.get(keyword)
+            if look is not None and (reason := look(f"{place}.{keyword}", value, todo)) is not None:
+                return reason
     return None
 
 
-def _node_fault(place: str, node: Mapping[str, object]) -> str | None:
-    if "type" in node and not _is_type(node["type"]):
-        return f"{place}.type is {node['type']!r:.60}, which is no JSON Schema type"
-    if not _is_names(node.get("required", [])) and not isinstance(node.get("required"), bool):
-        return f"{place}.required is not a list of names"
-    if not isinstance(node.get("enum", []), list):
-        return f"{place}.enum is not a list"
-    for keyword in _NAMED:
-        if not isinstance(node.get(keyword, {}), Mapping):
-            return f"{place}.{keyword} is {kind_of(node[keyword])}, not an object"
-    for keyword in _MANY[:-1]:
-        if not isinstance(node.get(keyword, []), list):
-            return f"{place}.{keyword} is {kind_of(node[keyword])}, not a list"
+def _type(place: str, value: object, _: _Todo) -> str | None:
+    names = cast("Sequence[object]", value) if isinstance(value, list) else [value]
+    if all(isinstance(name, str) and name in _TYPES for name in names):
+        return None
+    return f"{place} is {value!r:.60}, which is no JSON Schema type"
+
+
+def _required(place: str, value: object, _: _Todo) -> str | None:
+    if isinstance(value, list) and all(isinstance(name, str) for name in cast("Sequence[object]", value)):
+        return None
+    return None if isinstance(value, bool) else f"{place} is not a list of names"
+
+
+def _enum(place: str, value: object, _: _Todo) -> str | None:
+    return None if isinstance(value, list) else f"{place} is not a list"
+
+
+def _one(place: str, value: object, todo: _Todo) -> str | None:
+    if not isinstance(value, list):
+        todo.append((place, value))
     return None
 
 
-def _is_type(value: object) -> bool:
-    if isinstance(value, list):
-        return all(isinstance(item, str) and item in _TYPES for item in cast("Sequence[object]", value))
-    return isinstance(value, str) and value in _TYPES
+def _many(place: str, value: object, todo: _Todo) -> str | None:
+    if not isinstance(value, list):
+        return f"{place} is {kind_of(value)}, not a list"
+    todo.extend((place, part) for part in cast("Sequence[object]", value))
+    return None
 
 
-def _is_names(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in cast("Sequence[object]", value))
+def _named(place: str, value: object, todo: _Todo) -> str | None:
+    if not isinstance(value, Mapping):
+        return f"{place} is {kind_of(value)}, not an object"
+    parts = cast("Mapping[str, object]", value).items()
+    todo.extend((f"{place}.{name:.60}", part) for name, part in parts)
+    return None
 
 
-def _parts(place: str, node: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    for keyword in _ONE:
-        if keyword in node and not isinstance(node[keyword], list):
-            yield f"{place}.{keyword}", node[keyword]
-    for keyword in _MANY:
-        if isinstance(node.get(keyword), list):
-            for part in cast("Sequence[object]", node[keyword]):
-                yield f"{place}.{keyword}", part
-    for keyword in _NAMED:
-        for name, part in cast("Mapping[str, object]", node.get(keyword, {})).items():
-            yield f"{place}.{keyword}.{name:.60}", part
+def _one_or_many(place: str, value: object, todo: _Todo) -> str | None:
+    look = _many if isinstance(value, list) else _one
+    return look(place, cast("object", value), todo)
+
+
+_LOOKS: Final[Mapping[str, Callable[[str, object, _Todo], str | None]]] = {
+    "type": _type,
+    "required": _required,
+    "enum": _enum,
+    "items": _one_or_many,
+    **dict.fromkeys(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"), _named),
+    **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), _many),
+    **dict.fromkeys(("additionalItems", "contains", "additionalProperties", "propertyNames", "not"), _one),
+    **dict.fromkeys(("if", "then", "else", "unevaluatedItems", "unevaluatedProperties"), _one),
+    "contentSchema": _one,
+}
 
 
 def kind_of(value: object) -> str:

@@ -39,6 +39,7 @@ from fingerpost.settings.model import (
     WorkspaceSettings,
 )
 from fingerpost.settings.problems import Origin, Problem
+from fingerpost.settings.profiles import ProfileFiles
 
 __all__ = [
     "ApiSettings",
@@ -63,6 +64,7 @@ __all__ = [
     "Origin",
     "OwnRule",
     "Problem",
+    "ProfileFiles",
     "ProfileRule",
     "ProfileSettings",
     "ProgramRule",

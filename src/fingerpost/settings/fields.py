@@ -14,7 +14,7 @@ from fingerpost.settings.model import Section, Settings
 
 # Tables whose names the person chooses; they are written in files, not in single variables.
 LISTS_OF_TABLES = ("policy", "tools")
-OPEN_TABLES = frozenset({"profiles", "servers", *LISTS_OF_TABLES})
+OPEN_TABLES = frozenset({"plans", "profiles", "servers", *LISTS_OF_TABLES})
 
 
 @dataclass(frozen=True, slots=True)

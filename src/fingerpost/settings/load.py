@@ -21,6 +21,7 @@ from fingerpost.settings.environment import SERVERS_FILE, Given, from_environmen
 from fingerpost.settings.fields import LISTS_OF_TABLES, leaves
 from fingerpost.settings.model import ServerSettings, Settings
 from fingerpost.settings.problems import DEFAULT, KeyPath, Origin, Problem, as_error, dotted
+from fingerpost.settings.profiles import FOLDER, ProfileFiles
 from fingerpost.settings.secrets import remember_url
 from fingerpost.settings.server_specs import Server, realise, toml_drafts
 from fingerpost.settings.sources import Sources, arguments, config_path, is_file
@@ -39,6 +40,7 @@ class Loaded:
     specs: tuple[ServerSpec, ...] = ()
     warnings: tuple[Problem, ...] = ()
     files: tuple[str, ...] = ()  # that were read
+    profile_files: ProfileFiles | None = None  # where more profiles are written; they may change meanwhile
     secrets: frozenset[str] = frozenset()  # dotted paths whose value came out of a secret variable
 
 
@@ -52,6 +54,7 @@ class _Gathered:
     problems: list[Problem] = field(default_factory=list[Problem])
     server_problems: list[Problem] = field(default_factory=list[Problem])
     files: list[str] = field(default_factory=list[str])
+    profile_files: ProfileFiles | None = None
 
 
 def load(
@@ -83,6 +86,7 @@ def load(
         specs=tuple(server.spec for server in gathered.servers if server.spec is not None),
         warnings=tuple(found),
         files=tuple(gathered.files),
+        profile_files=gathered.profile_files,
         secrets=frozenset[str]().union(*(server.secrets for server in gathered.servers)),
     )
 
@@ -133,6 +137,9 @@ def _gather(sources: Sources) -> _Gathered:
     gathered.problems += problems
     if settings is not None and settings.store.url:
         remember_url(settings.store.url)
+    documents: Mapping[str, Document] = {}
+    if settings is not None:
+        settings, documents = _with_profiles(sources, settings, where, document, gathered)
     servers_document = _read_servers(sources, values, where.origin(("servers_file",)), document, gathered)
     timeout = (settings or Settings()).limits.connect_timeout
     _take_servers(sources, document, servers_document, timeout, gathered)
@@ -142,6 +149,7 @@ def _gather(sources: Sources) -> _Gathered:
         }
         gathered.settings = settings.model_copy(update={"servers": entries})
         gathered.origins = _origins(gathered.settings, where, gathered.servers)
+        gathered.origins |= _profile_origins(gathered.settings, where, documents)
     if not gathered.servers and not gathered.server_problems and "servers_file" not in values:
         gathered.problems += _offer_project_file(sources)
     return gathered
@@ -211,6 +219,30 @@ def _read_servers(
     return document
 
 
+def _with_profiles(
+    sources: Sources, settings: Settings, where: Whereabouts, config: Document | None, gathered: _Gathered
+) -> tuple[Settings, Mapping[str, Document]]:
+    """The settings with the profiles that have files of their own, and those files."""
+    named = settings.profiles_folder
+    if named is None and config is None:
+        return settings, {}
+    origin = where.origin(("profiles_folder",))
+    base = config.folder if config is not None and (named is None or origin.kind == "file") else sources.cwd
+    folder = sources.resolve(named or FOLDER, base)
+    found = ProfileFiles(
+        folder=folder,
+        shown=sources.shown(folder),
+        written=settings.profiles,
+        places={name: where.origin((FOLDER, name)) for name in settings.profiles},
+    )
+    reading = found.read()
+    gathered.profile_files = found
+    gathered.problems += reading.problems
+    gathered.files += [document.file for document in reading.documents.values()]
+    profiles = {**settings.profiles, **reading.profiles}
+    return settings.model_copy(update={"profiles": profiles}), reading.documents
+
+
 def _take_servers(
     sources: Sources, config: Document | None, servers: Document | None, timeout: float, gathered: _Gathered
 ) -> None:
@@ -241,12 +273,24 @@ def _origins(settings: Settings, where: Whereabouts, servers: tuple[Server, ...]
             for name in sorted(entry.model_fields_set):
                 path: KeyPath = (listed, index, name)
                 origins[dotted(path)] = where.origin(path)
-    for name, profile in settings.profiles.items():
-        for set_ in sorted(profile.model_fields_set):
-            origins[dotted(("profiles", name, set_))] = where.origin(("profiles", name, set_))
+    for who in settings.plans:
+        origins[dotted(("plans", who))] = where.origin(("plans", who))
     for server in servers:
         if server.settings is not None:
             origins |= _server_origins(server, server.settings)
+    return origins
+
+
+def _profile_origins(
+    settings: Settings, where: Whereabouts, documents: Mapping[str, Document]
+) -> dict[str, Origin]:
+    """Where each profile is written: in the settings' own file, or in one of its own."""
+    origins: dict[str, Origin] = {}
+    for name, profile in settings.profiles.items():
+        document = documents.get(name)
+        for given in sorted(profile.model_fields_set):
+            path: KeyPath = (FOLDER, name, given)
+            origins[dotted(path)] = where.origin(path) if document is None else document.origin((given,))
     return origins
 
 

@@ -89,7 +89,7 @@ class ModelSettings(Section):
     base_url: str | None = Field(
         default=None, description="Where it is served, such as http://127.0.0.1:8080/v1"
     )
-    api_key: str | None = Field(default=None, repr=False, description="Better as ${VARIABLE}")
+    api_key: str | None = Field(default=None, repr=False, description="Better in the environment than here")
     timeout: float = Field(default=60.0, gt=0, le=3600, description="Seconds for one reply")
     provider: Literal["openai", "anthropic", "google"] = Field(
         default="openai", description="Which API the address speaks"
@@ -219,6 +219,31 @@ class FlagSettings(Section):
     syntax_guard: bool = Field(default=True, description="Stop tool syntax a model writes into its answer")
     summarise: bool = Field(default=True, description="Shorten a conversation that no longer fits")
     adaptive_instructions: bool = Field(default=False, description="Let instructions follow recorded use")
+    learn_from_feedback: bool = Field(default=False, description="Let corrections by people count")
+    decision_cache: bool = Field(
+        default=False, description="Choose servers from what was right for the same request before"
+    )
+    preferences: bool = Field(default=False, description="Let a person's own habits decide between equals")
+    adaptive_thresholds: bool = Field(default=False, description="Let thresholds follow measured results")
+
+
+class LearningSettings(Section):
+    """How much what was learned counts, and for how long. The flags switch it on."""
+
+    half_life_days: float = Field(
+        default=90.0, gt=0, le=3650, description="After so long a correction counts half"
+    )
+    shared: bool = Field(
+        default=True, description="Corrections count for everybody; false: for those who made them"
+    )
+    decision_days: float = Field(default=7.0, gt=0, le=365, description="How long decisions are remembered")
+    threshold_reach: float = Field(
+        default=0.1, ge=0, le=0.2, description="How far a threshold may move from its setting, either way"
+    )
+    threshold_samples: int = Field(default=50, ge=20, description="Outcomes it takes to move one")
+    threshold_right: float = Field(
+        default=0.9, ge=0.5, le=1, description="Share of calls above the threshold that must be right"
+    )
 
 
 class ToolOverride(Section):
@@ -374,14 +399,31 @@ class WorkspaceSettings(Section):
 
     root: str | None = Field(default=None, description="Its folder; by default the working directory")
     commands: tuple[str, ...] = Field(
-        default=(), description="The only commands that may run, `*` allowed; empty: any, each asked about"
+        default=(),
+        description="The only commands that may run, then without asking; empty: any, each asked about",
     )
     command_seconds: float = Field(default=120.0, gt=0, le=3600, description="For one command")
+    background: int = Field(default=8, ge=0, le=100, description="Commands in the background at once")
+    background_seconds: float = Field(default=3600.0, gt=0, le=604_800, description="For one of those")
     output_bytes: int = Field(default=1024 * 1024, ge=1024, description="Kept of a command's output")
     read_bytes: int = Field(default=2 * 1024 * 1024, ge=1024, description="Most that one read gives")
+    write_bytes: int = Field(default=16 * 1024 * 1024, ge=1024, description="Most that one write may take")
     ignored: tuple[str, ...] = Field(
         default=(".git", ".hg", ".svn", "node_modules", ".venv", "__pycache__", ".tox", ".mypy_cache"),
         description="Folders that lists and searches pass over",
+    )
+    protected: tuple[str, ...] = Field(
+        default=(
+            ".git",
+            ".hg",
+            ".svn",
+            ".env",
+            "fingerpost.toml",
+            "mcp.json",
+            ".mcp.json",
+            "/profiles/*.toml",
+        ),
+        description="What is read but never written: names, `*` allowed; with a leading / seen from the root",
     )
 
 
@@ -419,7 +461,7 @@ class AssetEndpointSettings(Section):
 
     base_url: str = Field(min_length=1, description="Where it is served, such as http://127.0.0.1:8080/v1")
     model: str | None = Field(default=None, description="The name the server knows it by")
-    api_key: str | None = Field(default=None, repr=False, description="Better as ${VARIABLE}")
+    api_key: str | None = Field(default=None, repr=False, description="Better in the environment than here")
     timeout: float = Field(default=120.0, gt=0, le=3600, description="Seconds for one")
 
 
@@ -445,16 +487,25 @@ class BuiltinSettings(Section):
 class DiscordSettings(Section):
     """The Discord connector. Needs the extra `discord`."""
 
-    token: str | None = Field(default=None, repr=False, description="Of your bot; better as ${VARIABLE}")
+    token: str | None = Field(default=None, repr=False, description="Of your bot; better in the environment")
     api_url: str | None = Field(default=None, description="Where Discord's API is, when not at Discord's")
     servers: tuple[str, ...] = Field(default=(), description="Ids of servers it answers on; empty: all")
     users: tuple[str, ...] = Field(default=(), description="Ids of users it answers; empty: everybody there")
     roles: tuple[str, ...] = Field(default=(), description="Ids of roles it answers, beside those users")
     approvers: tuple[str, ...] = Field(
         default=(),
-        description="Ids of users and roles who may approve; empty: nobody but those who asked in private",
+        description="Ids of users and roles who may approve what others asked for",
+    )
+    own_approvals: bool = Field(
+        default=True,
+        description="In private, let people named by id in users or approvers approve their own calls",
     )
     profile: str | None = Field(default=None, description="The profile its requests use")
+    requests_per_minute: int = Field(default=10, ge=1, description="Of one person")
+    max_waiting: int = Field(default=5, ge=1, le=100, description="Requests that wait in one conversation")
+    max_file_bytes: int = Field(
+        default=4 * 1024 * 1024, ge=1, le=16 * 1024 * 1024, description="Of one attached file"
+    )
 
 
 class TelemetrySettings(Section):
@@ -469,16 +520,32 @@ class TelemetrySettings(Section):
 
 
 class ProfileSettings(Section):
-    """A fixed choice of tools with instructions and rules of its own, at /mcp/p/<name>."""
+    """A persona, a choice of tools, and instructions and rules of its own; also at /mcp/p/<name>."""
 
     description: str | None = Field(default=None, description="What it is for")
+    persona: str | None = Field(default=None, description="Who the assistant is, first in every prompt")
     mode: Literal["auto", "route", "all"] = Field(default="all", description="How its tools are offered")
     servers: tuple[str, ...] = Field(default=(), description="Only these servers, `*` allowed; empty: all")
     tools: tuple[str, ...] = Field(default=(), description="Only these keys, `*` allowed; empty: all")
     effects: tuple[Effect, ...] = Field(default=(), description="Only tools with these effects; empty: all")
     pinned: tuple[str, ...] = Field(default=(), description="Tools route offers as themselves")
+    max_tools: int | None = Field(
+        default=None, ge=1, le=64, description="Most tools offered to a model; by default narrow.max_tools"
+    )
     instructions: str | None = Field(default=None, description="Said to clients of this profile")
+    guidance: str | None = Field(default=None, description="Said to our own models about how to use tools")
+    directives: dict[str, str] = Field(
+        default_factory=dict, description="Sections that end every prompt, by name: what the client acts on"
+    )
     policy: tuple[RuleSettings, ...] = Field(default=(), description="Rules that come before all others")
+    users: tuple[str, ...] = Field(
+        default=(), description="Who may use it, `*` allowed; with plans empty, too: everybody"
+    )
+    plans: tuple[str, ...] = Field(default=(), description="Whose plan ([plans]) lets them use it, as well")
+    default: bool = Field(default=False, description="Whoever may use it and names none gets it")
+    api_versions: tuple[str, ...] = Field(
+        default=(), description="It is meant by whoever names one of these API versions"
+    )
 
 
 class Settings(Section):
@@ -487,6 +554,10 @@ class Settings(Section):
     servers_file: str | None = Field(
         default=None,
         description="An mcpServers JSON to read servers from; relative to the file it is written in",
+    )
+    profiles_folder: str | None = Field(
+        default=None,
+        description="A folder of profiles, one TOML file each; by default profiles/ beside fingerpost.toml",
     )
     tool_routing: ToolRoutingSettings = Field(default_factory=ToolRoutingSettings)
     smart_routing: SmartRoutingSettings = Field(default_factory=SmartRoutingSettings)
@@ -510,6 +581,12 @@ class Settings(Section):
     profiles: dict[str, ProfileSettings] = Field(
         default_factory=dict, description="Choices of tools, by name"
     )
+    plans: dict[str, str] = Field(
+        default_factory=dict, description="Who is on which plan: names, `*` allowed, the first that fits"
+    )
     flags: FlagSettings = Field(default_factory=FlagSettings)
+    learning: LearningSettings = Field(
+        default_factory=LearningSettings, description="What is learned from use and feedback"
+    )
     tools: tuple[ToolOverride, ...] = ()
     servers: dict[str, ServerSettings] = Field(default_factory=dict)

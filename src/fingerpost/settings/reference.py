@@ -21,16 +21,20 @@ from fingerpost.settings.model import (
 BEGIN = "<!-- reference: begin -->"
 END = "<!-- reference: end -->"
 
+_PLANS = "Who is on which plan, for profiles that ask for one: a name (`*` allowed) and the plan, the first \
+that fits."
+
 
 def reference_markdown() -> str:
     """Every setting with its default, its variable and its meaning."""
-    parts = ["### Top level", _single_values("servers_file")]
+    parts = ["### Top level", _single_values("servers_file", "profiles_folder")]
     for name, field in Settings.model_fields.items():
         if (section := section_of(field)) is not None:
             parts += [f"### `[{name}]`", _intro(section), _single_values(name)]
     parts += ["### `[servers.<name>]`", _intro(ServerSettings), _open_table(ServerSettings)]
     parts += ["### `[servers.<name>.oauth]`", _intro(OAuthSettings), _open_table(OAuthSettings)]
     parts += ["### `[profiles.<name>]`", _intro(ProfileSettings), _open_table(ProfileSettings)]
+    parts += ["### `[plans]`", _PLANS]
     parts += ["### `[[policy]]`", _intro(RuleSettings), _open_table(RuleSettings)]
     parts += ["### `[[tools]]`", _intro(ToolOverride), _open_table(ToolOverride)]
     parts += ["### Other names for the same variables", _aliases()]
@@ -41,13 +45,13 @@ def _intro(section: type[Section]) -> str:
     return (section.__doc__ or "").strip()
 
 
-def _single_values(section: str) -> str:
+def _single_values(*sections: str) -> str:
     """A table of settings that a variable can set, too."""
     lines = ["| setting | takes | default | meaning | variable |", "|---|---|---|---|---|"]
     lines += [
         _row(".".join(leaf.path[1:] or leaf.path), leaf.field, f"`{variable_of(leaf.path)}`")
         for leaf in leaves()
-        if leaf.path[0] == section
+        if leaf.path[0] in sections
     ]
     return "\n".join(lines)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, Final, TypeVar, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
@@ -19,10 +19,13 @@ from fingerpost.records import check_json
 from fingerpost.settings.document import items, table
 from fingerpost.settings.environment import variable_of
 from fingerpost.settings.fields import choices_of, expected, leaves, section_of, without_none
-from fingerpost.settings.model import Section, Settings
+from fingerpost.settings.model import ProfileSettings, Section, ServerSettings, Settings
 from fingerpost.settings.problems import KeyPath, Origin, Problem, dotted, nearest, shown
 
 S = TypeVar("S", bound=Section)
+
+# Whose settings a file of its own, or one entry, holds.
+_OF: Final[Mapping[type[Section], str]] = {ServerSettings: " of a server", ProfileSettings: " of a profile"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +90,7 @@ def _unknown_name(model: type[Section], path: KeyPath) -> tuple[str, str]:
     inside = path[:-1]
     section = _section_at(model, inside)
     known = section.model_fields if section else {}
-    whole = "is not a setting" if model is Settings else "is not a setting of a server"
-    message = f"is not a setting of [{dotted(inside)}]" if inside else whole
+    message = f"is not a setting of [{dotted(inside)}]" if inside else f"is not a setting{_OF.get(model, '')}"
     for leaf in leaves() if model is Settings else ():
         if leaf.path[-1] == name:
             return message, f"it belongs in [{dotted(leaf.path[:-1])}]"

@@ -1,5 +1,5 @@
 """What Fingerpost remembers: journal, audit trail, pins, usage, choices, confidences, approvals, grants,
-cache, tokens, keys, shutters, evals.
+cache, tokens, keys, shutters, evals, memories.
 
 The only package that knows the database library. SQLite by default, PostgreSQL by URL.
 """
@@ -14,6 +14,7 @@ from fingerpost.store.grants import Grants
 from fingerpost.store.journal import Journal, PacketSummary, Recorded
 from fingerpost.store.keys import ApiKey, Keys
 from fingerpost.store.locations import Location, data_directory, locate
+from fingerpost.store.memories import Memories, Memory, Owner
 from fingerpost.store.pins import Pins
 from fingerpost.store.shutters import Shut, Shutter, Shutters
 from fingerpost.store.store import Store
@@ -38,6 +39,9 @@ __all__ = [
     "KeptEval",
     "Keys",
     "Location",
+    "Memories",
+    "Memory",
+    "Owner",
     "PacketSummary",
     "Pins",
     "Recorded",

@@ -14,11 +14,14 @@ from dataclasses import dataclass
 
 import orjson
 
+from fingerpost.records.quick import quick
+
 GENESIS = "0" * 64
 _ANY: frozenset[str] = frozenset()
 _TYPES = frozenset({str, int, type(None)})
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
     """What a link says: the event, as stored."""

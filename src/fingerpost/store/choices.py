@@ -68,12 +68,18 @@ def _row(choice: Choice) -> dict[str, Any]:
         "tool": choice.tool,
         "worked": choice.worked,
         "conversation": choice.conversation,
+        "caller": choice.caller,
     }
 
 
 def _choice(row: Row[Any]) -> Choice:
     return Choice(
-        request=row.request, tool=row.tool, worked=row.worked, at=row.at, conversation=row.conversation
+        request=row.request,
+        tool=row.tool,
+        worked=row.worked,
+        at=row.at,
+        conversation=row.conversation,
+        caller=row.caller,
     )
 
 

@@ -43,9 +43,11 @@ class Confidences:
         _check(sample)
         self._writer.post(_add, (sample, at), loss=self._loss)
 
-    async def recent(self, limit: int = 2_000) -> list[ConfidenceSample]:
-        """The newest samples, newest first."""
+    async def recent(self, limit: int = 2_000, *, since: datetime | None = None) -> list[ConfidenceSample]:
+        """The newest samples, newest first; none from before `since`."""
         newest = select(confidences).order_by(confidences.c.seq.desc()).limit(limit)
+        if since is not None:
+            newest = newest.where(confidences.c.at > since)
         return await self._database.read(lambda found: [_sample(row) for row in found.execute(newest)])
 
     async def clear(self) -> int:

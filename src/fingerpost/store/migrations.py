@@ -97,6 +97,27 @@ _EVALS = (
         seq {counted}, at BIGINT NOT NULL, name TEXT NOT NULL, report TEXT NOT NULL)""",
 )
 
+_MEMORIES = (
+    """CREATE TABLE memories (
+        seq {counted}, memory_id TEXT NOT NULL UNIQUE, person TEXT, conversation TEXT, at BIGINT NOT NULL,
+        text TEXT NOT NULL)""",
+    "CREATE INDEX memories_person ON memories (person, seq)",
+)
+
+_LEARNING = (
+    """CREATE TABLE feedback (
+        packet_id TEXT NOT NULL, by_whom TEXT NOT NULL, at BIGINT NOT NULL, verdict TEXT NOT NULL,
+        request TEXT NOT NULL, tool TEXT, should_have TEXT, comment TEXT NOT NULL,
+        PRIMARY KEY (packet_id, by_whom))""",
+    "CREATE INDEX feedback_at ON feedback (at)",
+    """CREATE TABLE learned_marks (
+        what TEXT NOT NULL, person TEXT NOT NULL, at BIGINT NOT NULL, PRIMARY KEY (what, person))""",
+    """CREATE TABLE thresholds (
+        name TEXT NOT NULL PRIMARY KEY, base DOUBLE PRECISION NOT NULL, value DOUBLE PRECISION NOT NULL,
+        at BIGINT NOT NULL, reason TEXT NOT NULL, samples BIGINT NOT NULL)""",
+    "ALTER TABLE choices ADD COLUMN caller TEXT",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -122,6 +143,8 @@ STEPS: tuple[Step, ...] = (
     Step(4, _running(_KEYS)),
     Step(5, _running(_SHUTTERS)),
     Step(6, _running(_EVALS)),
+    Step(7, _running(_MEMORIES)),
+    Step(8, _running(_LEARNING)),
 )
 
 

@@ -131,6 +131,7 @@ choices = Table(
     Column("tool", ExactText, nullable=False),
     Column("worked", Boolean, nullable=False),
     Column("conversation", ExactText),
+    Column("caller", ExactText),
     Index("choices_conversation", "conversation", "seq"),
 )
 
@@ -175,4 +176,49 @@ evals = Table(
     Column("at", Moment, nullable=False),
     Column("name", ExactText, nullable=False),
     Column("report", Text, nullable=False),
+)
+
+memories = Table(
+    "memories",
+    metadata,
+    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("memory_id", ExactText, nullable=False, unique=True),
+    Column("person", ExactText),  # None: whoever sits at this machine
+    Column("conversation", ExactText),  # None: it holds in all of them
+    Column("at", Moment, nullable=False),
+    Column("text", ExactText, nullable=False),
+    Index("memories_person", "person", "seq"),
+)
+
+feedback = Table(
+    "feedback",
+    metadata,
+    Column("packet_id", ExactText, primary_key=True),
+    Column("by_whom", ExactText, primary_key=True),
+    Column("at", Moment, nullable=False),
+    Column("verdict", Text, nullable=False),
+    Column("request", ExactText, nullable=False),  # masked and cut before it comes here
+    Column("tool", ExactText),
+    Column("should_have", ExactText),
+    Column("comment", ExactText, nullable=False),
+    Index("feedback_at", "at"),
+)
+
+learned_marks = Table(
+    "learned_marks",
+    metadata,
+    Column("what", Text, primary_key=True),
+    Column("person", ExactText, primary_key=True),  # empty: everybody
+    Column("at", Moment, nullable=False),
+)
+
+thresholds = Table(
+    "thresholds",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("base", Double, nullable=False),
+    Column("value", Double, nullable=False),
+    Column("at", Moment, nullable=False),
+    Column("reason", ExactText, nullable=False),
+    Column("samples", BigInteger, nullable=False),
 )

@@ -20,10 +20,13 @@ from fingerpost.store.choices import Choices
 from fingerpost.store.confidences import Confidences
 from fingerpost.store.database import Database
 from fingerpost.store.evals import Evals
+from fingerpost.store.feedback import FeedbackBook
 from fingerpost.store.grants import Grants
 from fingerpost.store.journal import Journal
 from fingerpost.store.keys import Keys
+from fingerpost.store.learned import LearnedBook
 from fingerpost.store.locations import locate
+from fingerpost.store.memories import Memories
 from fingerpost.store.pins import Pins
 from fingerpost.store.shutters import Shutters
 from fingerpost.store.tokens import Tokens
@@ -48,6 +51,8 @@ class Store:
         self.usage = Usage(database, writer)
         self.choices = Choices(database, writer)
         self.confidences = Confidences(database, writer)
+        self.feedback = FeedbackBook(database, writer)
+        self.learned = LearnedBook(database, writer)
         self.approvals = Approvals(database, writer)
         self.grants = Grants(database, writer)
         self.cache = Cache(database, writer, cache)
@@ -55,6 +60,7 @@ class Store:
         self.keys = Keys(database, writer)
         self.shutters = Shutters(database, writer)
         self.evals = Evals(database, writer)
+        self.memories = Memories(database, writer)
 
     @classmethod
     @asynccontextmanager

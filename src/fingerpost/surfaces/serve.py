@@ -80,7 +80,7 @@ async def _open_house(
                 gate,
                 settings.gateway,
                 router.events,
-                profiles=settings.profiles,
+                profiles=router.profiles,
                 audience=audience,
                 health=lambda: _health(router),
             )

@@ -14,6 +14,7 @@ class Passage:
     heading: str = ""  # what stands above it: counts for finding, like the text
     first_line: int = 0  # where it stands, where lines are counted; from 1
     last_line: int = 0
+    page: int = 0  # where pages are counted instead; from 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

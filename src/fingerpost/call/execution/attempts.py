@@ -99,8 +99,7 @@ class Attempts:
             failure = explain(error, leg.call, sent=attempt.sent)
             in_time = not leg.hurried or leg.remaining > 0
             return failure if in_time else replace(failure, server_fault=False)
-        rounds = leg.dialogue is not None and leg.dialogue.takes_rounds
-        return judge(result, leg.call, takes_rounds=rounds) or result
+        return judge(result, leg.call, takes_rounds=_takes_rounds(journey, leg)) or result
 
     async def _announce(self, journey: Journey, leg: Leg, attempt: Try) -> None:
         """Say that a call is about to be sent. For anything but a read: returns when that is on disk."""
@@ -140,3 +139,10 @@ class Attempts:
             raise clock.loss
         message = f"{leg.call.tool} did not answer within {seconds:g} s"
         raise ToolTimeout(message, server=leg.call.server, hint=UNKNOWN_OUTCOME)
+
+
+def _takes_rounds(journey: Journey, leg: Leg) -> bool:
+    """Whether somebody comes back with the answers: the caller themselves, or the request on its way."""
+    if leg.dialogue is None:
+        return journey.context.packet_id is not None
+    return leg.dialogue.takes_rounds

@@ -23,7 +23,7 @@ SECONDS = 5.0
 MOST_KEPT = 1000
 RAN_ONCE = "the same call was asked for twice; it ran once, and this is what came of it"
 
-Key = tuple[str, str, str]
+Key = tuple[str, str, str | None, str]
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ def duplicate_key(call: Call, permit: Permit, context: CallContext) -> Key | Non
     where = context.conversation or context.packet_id or context.caller
     if call.effect is Effect.READ or where is None:
         return None
-    return (call.fingerprint, where, permit.given_by)
+    return (call.fingerprint, where, context.caller, permit.given_by)
 
 
 class Duplicates:

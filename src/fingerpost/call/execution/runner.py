@@ -17,7 +17,7 @@ import logging
 import math
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import anyio
 
@@ -81,6 +81,7 @@ class Runner:
         events: EventSink,
         journal: DurableAppend,
         hasten: Callable[[], None] = lambda: None,
+        unbounded: Collection[str] = (),
         clock: Clock = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
@@ -96,7 +97,7 @@ class Runner:
             seconds=settings.breaker_seconds,
         )
         self._breakers = Breakers(limits, events=self._events, clock=clock)
-        slots = Slots(each=settings.concurrency)
+        slots = Slots(each=settings.concurrency, unbounded=unbounded)
         self._attempts = Attempts(door, slots=slots, breakers=self._breakers, journal=journal, hasten=hasten)
         self._loops = LoopGuard(repeat_limit=settings.repeat_limit, clock=clock)
         self._duplicates = Duplicates(clock=clock)

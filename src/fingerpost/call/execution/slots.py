@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
+from collections.abc import Collection
 
 from fingerpost.call.execution.clock import loop_time
 from fingerpost.call.execution.failure import Failure
@@ -54,13 +55,19 @@ class _Queue:
 class Slots:
     """The slots of all servers."""
 
-    def __init__(self, *, each: int, most_waiting: int = MOST_WAITING) -> None:
+    def __init__(
+        self, *, each: int, most_waiting: int = MOST_WAITING, unbounded: Collection[str] = ()
+    ) -> None:
+        """Servers that are `unbounded` have calls begin others of their own, which must not wait for them."""
+        self._unbounded = frozenset(unbounded)
         self._each = each
         self._most_waiting = most_waiting
         self._queues: dict[str, _Queue] = {}
 
     async def take(self, server: str, *, until: float) -> None:
         """Take a slot of this server, to be given back. Raises `NoSlot` when none is free before `until`."""
+        if server in self._unbounded:
+            return
         queue = self._queues.get(server)
         if queue is None:
             queue = self._queues[server] = _Queue(self._each)
@@ -70,7 +77,8 @@ class Slots:
             raise NoSlot(_busy(server, f"none of its {self._each} slots came free in time"))
 
     def give_back(self, server: str) -> None:
-        self._queues[server].give_back()
+        if server not in self._unbounded:
+            self._queues[server].give_back()
 
     async def _wait(self, server: str, queue: _Queue, until: float) -> bool:
         """Whether there was one in time. A plain future and a timer: under load nearly every call waits."""

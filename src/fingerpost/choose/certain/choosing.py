@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
-from fingerpost.catalog.words import words
+from fingerpost.catalog.words import singular, words
 from fingerpost.choose.certain.asking import confirm_tool, which_tool
 from fingerpost.choose.certain.fill import Filled, fill
 from fingerpost.choose.certain.wishes import only_asks
@@ -47,6 +47,8 @@ _DEPRECATED = re.compile(r"\bdeprecated\b", re.IGNORECASE)
 _MEDIA_FILE = re.compile(
     r"\.(?:png|jpe?g|gif|svg|webp|bmp|tiff?|mp[34]|wav|flac|ogg|mov|avi|mkv|webm)$", re.IGNORECASE
 )
+_FILE = re.compile(r"[^./]\.[a-z][a-z0-9]{0,4}$", re.IGNORECASE)
+_FOLDERS: Final = frozenset({"directory", "folder", "dir"})
 _MEDIA: Final = frozenset({"media", "image", "audio", "video", "picture", "photo"})
 
 
@@ -103,7 +105,8 @@ def choose_tool(
         return Certain(option=named, reason="the request names this tool", alternatives=rest)
     if narrowing.shortlist.fit < LEAST_FIT:
         return Certain(option=None, reason=NOT_MEANT, alternatives=options)
-    return _chosen(_of_the_asked_kind(options, text), narrowing.shortlist.fit, narrowing.signals.language)
+    asked = _of_the_asked_kind(options, text)
+    return _chosen(asked, narrowing.shortlist.fit, narrowing.signals.language, text)
 
 
 def _options(
@@ -154,10 +157,12 @@ def _of_the_asked_kind(options: tuple[Option, ...], text: str) -> tuple[Option, 
     return tuple(option for option in options if option.card.effect.value is Effect.READ) or options
 
 
-def _chosen(options: tuple[Option, ...], fit: float, language: str) -> Certain:
+def _chosen(options: tuple[Option, ...], fit: float, language: str, text: str) -> Certain:
     near = [option for option in options if option.score >= NEAR_ENOUGH * options[0].score]
     kept = _fitting(near)
     chosen, reason = _best(kept)
+    if chosen is None and (said := _said(kept, text)) is not None:
+        chosen, reason = said, "the request says what this tool is called"
     if chosen is None:
         return _ask_which(kept or near, reason, language)
     if chosen.unused or (not chosen.filled.arguments and (chosen.filled.leftover or chosen.filled.denied)):
@@ -209,13 +214,23 @@ def _best(kept: list[Option]) -> tuple[Option | None, str]:
     return None, "several tools would do"
 
 
+def _said(kept: list[Option], text: str) -> Option | None:
+    """The one tool, nearest besides, all of whose name's words the request says: "run the tests"."""
+    spoken = {singular(word) for word in words(text[:2000])}
+    said = [option for option in kept if len(named := words(option.card.name)) > 1 and
+            all(singular(word) in spoken for word in named)]  # fmt: skip
+    return said[0] if said == kept[:1] else None
+
+
 def _suits_files(option: Option) -> bool:
-    """A tool for pictures and sound does not read a text, nor one for text a picture."""
+    """A tool for pictures and sound reads no text, nor one for text a picture, nor one for folders a file."""
     said = {*words(option.card.name)}
     named = [value for value in option.filled.arguments.values() if isinstance(value, str) and "." in value]
     media = any(_MEDIA_FILE.search(value[-20:]) for value in named)
     if said & _MEDIA:
         return media or not named
+    if said & _FOLDERS and "file" not in said and any(_FILE.search(value[-20:]) for value in named):
+        return False
     return not (media and "text" in said)
 
 

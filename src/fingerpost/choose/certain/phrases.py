@@ -24,6 +24,11 @@ _ABOUT = re.compile(
     r"(?P<what>[^\n]{2,300})",
     re.IGNORECASE,
 )
+_MENTIONING = re.compile(
+    r"\b(?:which|what|find|show me|list)\b[^\n.?!]{0,30}?\b(?:files?|notes?|documents?|pages?|places)\b"
+    r"(?: (?:that|which|where))? (?:mentions?|contains?|speaks? of|refers? to) (?P<what>[^\n]{2,300})",
+    re.IGNORECASE,
+)
 _HEBREW = re.compile(
     r"(?:^|\s)(?:חפשי?|תחפשי?|לחפש|מצאי?|תמצאי?|למצוא)(?P<where>[^\n.?!]{0,60}?)"
     r" (?:על|אחר|את) (?P<what>[^\n]{2,300})"
@@ -65,7 +70,8 @@ def take_phrase(taking: Taking, card: ToolCard) -> None:
     if len(needed) != 1 or needed[0].name in taking.taken or not is_search(card, needed[0]):
         return
     slot = needed[0]
-    found = _HEBREW.search(taking.text) or _FOR.search(taking.text) or _ABOUT.search(taking.text)
+    ways = (_HEBREW, _MENTIONING, _FOR, _ABOUT)
+    found = next((match for way in ways if (match := way.search(taking.text))), None)
     if found is None:
         return
     start = found.start("what")

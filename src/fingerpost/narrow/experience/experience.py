@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -68,7 +68,12 @@ class Experience:
 
     def __init__(self, choices: Sequence[Choice] = (), followings: Sequence[Following] = ()) -> None:
         self._places: dict[str, int] = {}
+        self._memory = _Memory()
         self.learn(choices, followings)
+
+    @property
+    def by_meaning(self) -> bool:
+        return self._memory.vectors is not None
 
     def learn(
         self,
@@ -79,14 +84,19 @@ class Experience:
     ) -> None:
         """This is what is remembered now, newest first; whatever was known before is forgotten.
 
-        `vectors`, one row of unit length per choice, add likeness in meaning to that in words.
+        `vectors`, one row of unit length per choice (or of zeros, where it is not known), add likeness
+        in meaning to that in words.
         """
-        self._choices = tuple(choices[:MOST_CHOICES])
-        self._past = PastRequests([choice.request for choice in self._choices])
-        self._vectors = None if vectors is None else vectors[:MOST_CHOICES]
-        self._after: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        kept = tuple(choices[:MOST_CHOICES])
+        after: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for following in followings:
-            self._after[following.tool][following.then] += following.times
+            after[following.tool][following.then] += following.times
+        self._memory = _Memory(
+            choices=kept,
+            past=PastRequests([choice.request for choice in kept]),
+            vectors=None if vectors is None else vectors[:MOST_CHOICES],
+            after=dict(after),
+        )
 
     def prepare(self, cards: Sequence[ToolCard]) -> None:
         """These are the tools now."""
@@ -102,32 +112,43 @@ class Experience:
 
     def evidence(self, query: Query, vector: Floats | None = None) -> Mapping[str, Evidence]:
         """What is remembered that bears on this query, by tool; tools that are gone included."""
+        memory = self._memory
         worked: Counter[str] = Counter()
         failed: Counter[str] = Counter()
-        weights = self._weights(query.text, vector)
+        weights = memory.weights(query.text, vector)
         for place in np.flatnonzero(weights):
-            choice = self._choices[int(place)]
+            choice = memory.choices[int(place)]
             counts = worked if choice.worked else failed
             counts[choice.tool] += float(weights[place])  # pyright: ignore[reportArgumentType] - typed for ints
-        next_up = self._next_up(query.used)
+        next_up = memory.next_up(query.used)
         return {
             tool: Evidence(worked=worked[tool], failed=failed[tool], follows=next_up.get(tool, 0.0))
             for tool in {*worked, *failed, *next_up}
         }
 
-    def _weights(self, text: str, vector: Floats | None) -> Floats:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Memory:
+    """Everything known at one moment; replaced as a whole, so that no reader sees half of a change."""
+
+    choices: tuple[Choice, ...] = ()
+    past: PastRequests = field(default_factory=lambda: PastRequests(()))
+    vectors: Floats | None = None
+    after: Mapping[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
+
+    def weights(self, text: str, vector: Floats | None) -> Floats:
         """How much each past choice bears on this request: 0 for most, 1 for the same words."""
-        if not self._choices:
+        if not self.choices:
             return np.zeros(0, np.float32)
-        weights = _above(self._past.likeness(text), ALIKE)
-        if vector is not None and self._vectors is not None:
-            weights = np.maximum(weights, _above(self._vectors @ vector, ALIKE_IN_MEANING))
+        weights = _above(self.past.likeness(text), ALIKE)
+        if vector is not None and self.vectors is not None:
+            weights = np.maximum(weights, _above(self.vectors @ vector, ALIKE_IN_MEANING))
         return weights
 
-    def _next_up(self, used: Sequence[str]) -> dict[str, float]:
-        if not used or used[-1] not in self._after:
+    def next_up(self, used: Sequence[str]) -> dict[str, float]:
+        if not used or used[-1] not in self.after:
             return {}
-        after = self._after[used[-1]]
+        after = self.after[used[-1]]
         total = after.total() + _FOLLOWING_DOUBT
         return {tool: times / total for tool, times in after.items()}
 

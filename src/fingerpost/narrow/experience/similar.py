@@ -58,14 +58,20 @@ def _of_word(word: str) -> dict[str, float]:
 
 
 class PastRequests:
-    """An index over some thousand short texts: one pass over the features of a query."""
+    """An index over some thousand short texts: one pass over the features of a query.
 
-    def __init__(self, texts: Sequence[str]) -> None:
+    `by_rarity`: words that few of them hold count more. Without it, two requests are as alike
+    however many others like them there are.
+    """
+
+    def __init__(self, texts: Sequence[str], *, by_rarity: bool = True) -> None:
         self.count = len(texts)
         found = [features(text) for text in texts]
         frequency = Counter(name for one in found for name in one)
-        self._rarity = {name: math.log1p(self.count / times) for name, times in frequency.items()}
-        self._unseen = math.log1p(max(self.count, 1))
+        self._rarity = {
+            name: math.log1p(self.count / times) if by_rarity else 1.0 for name, times in frequency.items()
+        }
+        self._unseen = math.log1p(max(self.count, 1)) if by_rarity else 1.0
         places: defaultdict[str, list[int]] = defaultdict(list)
         values: defaultdict[str, list[float]] = defaultdict(list)
         for row, one in enumerate(found):

@@ -38,6 +38,7 @@ ServerScores = Callable[[], Mapping[str, Sequence[float]]]
 PATIENCE: Final = 20.0  # seconds for the model; a light call that takes longer helps nobody
 CONVERSATIONS: Final = 1000
 _LONGEST_ERROR: Final = 300
+REMEMBERED: Final = "remembered"
 ALL_STAY: Final = "the servers could not be chosen, so all stay"
 
 
@@ -54,6 +55,8 @@ class _Turn:
     packet_id: str | None
     settings: SmartRoutingSettings  # as they were when it began
     model: ChatModel | None
+    remembered: frozenset[str] = frozenset()  # were right for the same request before
+    taught: frozenset[str] = frozenset()  # people said that one of its tools is the right one
 
     @cached_property
     def servers(self) -> frozenset[str]:
@@ -65,10 +68,10 @@ class _Turn:
 
     @cached_property
     def mentions(self) -> frozenset[str]:
-        """Servers named in the request, or one of whose tools is."""
+        """Servers named in the request, or one of whose tools is, there or by people who corrected it."""
         by_key = {card.key: card.server for card in self.snapshot.cards} if self.signals.mentions else {}
         named = {by_key.get(mention.name, mention.name) for mention in self.signals.mentions}
-        return self.servers & (named | set(self.names.in_text(self.text)))
+        return self.servers & (named | set(self.names.in_text(self.text)) | self.taught)
 
 
 @dataclass(slots=True)
@@ -140,12 +143,16 @@ class ServerPicker:
         *,
         signals: Signals | None = None,
         model: ChatModel | None = None,
+        remembered: frozenset[str] = frozenset(),
+        taught: frozenset[str] = frozenset(),
     ) -> ServerChoice:
         """The servers for this turn. Never raises: in doubt, all of them.
 
         `model` is asked instead of the picker's own, by whoever counts what it costs.
         `scores` is asked, in a worker thread, only where there is no model. Whatever
         policy hides from the caller must not be in `snapshot`: a model is shown it.
+        `remembered` servers were right for the same request before: they are kept beside those that
+        the scores keep, and no model is asked. `taught` ones are kept like those the request names.
         """
         began = time.perf_counter()
         settings = self._live()
@@ -158,15 +165,17 @@ class ServerPicker:
             signals or Signals(),
             packet_id,
             settings,
-            model or self._model,
+            None if remembered else model or self._model,
+            remembered,
+            taught,
         )
         if not is_wanted(settings, tools=len(snapshot.cards), servers=len(turn.servers)):
             return ServerChoice(servers=tuple(sorted(turn.servers)), by="off")
-        remembered = False
+        again = False
         if conversation is None:
             decision = await self._decide(turn)
         else:
-            remembered = conversation in self._conversations
+            again = conversation in self._conversations
             decision = await self._conversations.decided(conversation, lambda: self._decide(turn))
             decision = self._widened(conversation, decision, turn)
         kept = turn.servers & (decision.kept | (turn.servers - decision.known)) or turn.servers
@@ -176,7 +185,7 @@ class ServerPicker:
             by=decision.by,
             reasoning=decision.reasoning,
             # A remembered choice is the same value every time, which lets a narrowing be remembered, too.
-            milliseconds=0.0 if remembered else round((time.perf_counter() - began) * 1000, 3),
+            milliseconds=0.0 if again else round((time.perf_counter() - began) * 1000, 3),
         )
 
     def _widened(self, conversation: str, decision: Decision, turn: _Turn) -> Decision:
@@ -190,7 +199,7 @@ class ServerPicker:
 
     async def _decide(self, turn: _Turn) -> Decision:
         """One run, between its two events."""
-        run = _Run(by="scores" if turn.model is None else "model")
+        run = _Run(by=REMEMBERED if turn.remembered else "scores" if turn.model is None else "model")
         self._events.emit(
             SmartRoutingStart(
                 packet_id=turn.packet_id,
@@ -221,11 +230,14 @@ class ServerPicker:
         found = await anyio.to_thread.run_sync(turn.scores)
         scores = {server: found.get(server, ()) for server in turn.servers}
         choice = pick_by_scores(scores, turn.mentions, related_servers(turn.snapshot, turn.signals))
+        before = turn.remembered & turn.servers
         return Decision(
-            kept=frozenset(choice.servers),
+            kept=frozenset(choice.servers) | before,
             known=turn.servers,
             by=run.by,
-            reasoning=choice.reasoning,
+            reasoning=f"right for the same request before: {', '.join(sorted(before))}"
+            if before
+            else choice.reasoning,
             lasting=bool(choice.left_out),  # a greeting must not decide for the whole conversation
         )
 

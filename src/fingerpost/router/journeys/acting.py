@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Final, cast
 
 from fingerpost.call.digest import suspicious
 from fingerpost.call.digest.tokens import count_tokens
@@ -15,16 +16,20 @@ from fingerpost.records import (
     Effect,
     ErrorKind,
     ExecutionStatus,
+    JsonObject,
     Outcome,
     Selection,
     Step,
     SystemTask,
     ToolCall,
+    ToolCard,
     ToolResult,
     new_id,
 )
 from fingerpost.router.journeys.journey import Journey
+from fingerpost.router.journeys.questions import understood
 
+DIRECTIVES: Final = "directives"  # our own server whose results are for the client
 LEAST_ROOM = 1_000  # tokens: a result that gets a share of less says nothing
 
 
@@ -51,7 +56,7 @@ async def call(journey: Journey, chosen: Selection, *, doubt: str = "") -> Outco
     journey.schedule(SystemTask.TOOL_EXECUTION)
     wish = wish_of(chosen)
     context = context_of(journey, wish, tokens_left=room(journey))
-    return await journey.house.calls.call(wish, replace(context, doubt=doubt or context.doubt))
+    return understood(await journey.house.calls.call(wish, replace(context, doubt=doubt or context.doubt)))
 
 
 async def call_all(journey: Journey, wishes: Sequence[ToolCall]) -> tuple[Outcome, ...]:
@@ -59,7 +64,8 @@ async def call_all(journey: Journey, wishes: Sequence[ToolCall]) -> tuple[Outcom
     journey.schedule(SystemTask.TOOL_EXECUTION)
     tokens_left = room(journey)
     contexts = [context_of(journey, wish, tokens_left=tokens_left) for wish in wishes]
-    return await journey.house.calls.call_many(list(zip(wishes, contexts, strict=True)))
+    outcomes = await journey.house.calls.call_many(list(zip(wishes, contexts, strict=True)))
+    return tuple(understood(outcome) for outcome in outcomes)
 
 
 def wish_of(chosen: Selection) -> ToolCall:
@@ -92,10 +98,15 @@ def _wariness(journey: Journey, wish: ToolCall) -> str:
     """Why a person should look: what changes something, after a result that tries to give orders."""
     orders = [(step.tool, step.warnings[0]) for step in journey.packet.tool_routing.steps if step.warnings]
     card = journey.house.snapshot().find(wish.name)
-    if not orders or card is None or card.effect.value is Effect.READ:
+    if not orders or card is None or _effect(card, wish) is Effect.READ:
         return ""
     tool, what = orders[-1]
     return f"the result of {tool} may try to give orders: it {what}"
+
+
+def _effect(card: ToolCard, wish: ToolCall) -> Effect:
+    operation = wish.arguments.get("operation")
+    return card.effect_of(operation if isinstance(operation, str) else None)
 
 
 def room(journey: Journey) -> int | None:
@@ -133,10 +144,20 @@ def inject(journey: Journey, chosen: Selection, outcome: Outcome) -> None:
                 call_id=outcome.call_id,
                 error=None if outcome.error is None else outcome.error.value,
                 warnings=suspicious(outcome.content),
+                directive=_directive(journey, outcome),
             ),
         )
     )
     journey.house.learn(outcome, journey.packet)
+
+
+def _directive(journey: Journey, outcome: Outcome) -> JsonObject | None:
+    """What the client shall do. From our own server of directives alone: others give it no orders."""
+    ours = DIRECTIVES in journey.settings.builtin.enabled and outcome.tool.startswith(f"{DIRECTIVES}/")
+    if not ours or not outcome.success or outcome.result is None:
+        return None
+    given = outcome.result.get("structuredContent")
+    return cast("JsonObject", given) if isinstance(given, Mapping) else None
 
 
 def inject_problem(journey: Journey, chosen: Selection, error: ErrorKind, problem: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
 from fingerpost.choose.naming import meant
 from fingerpost.choose.offer import stable_offer
@@ -27,6 +28,7 @@ from fingerpost.router.journeys import acting, endings
 from fingerpost.router.journeys.briefing import brief, guides
 from fingerpost.router.journeys.budget import OutOfBudget
 from fingerpost.router.journeys.journey import Journey
+from fingerpost.router.journeys.questions import asks, unasked
 from fingerpost.router.journeys.writing import Written, ended_with, is_in_shape, so_far, spoken, write
 from fingerpost.router.route import Route
 
@@ -45,6 +47,8 @@ def offer(journey: Journey) -> None:
 
     Tools keep their places, so the prompt of the next turn begins as this one did.
     """
+    if journey.depth:  # a subagent's tools are no part of its parent's prompt
+        return
     conversation = journey.asking.get("conversation")
     now = journey.packet.context.available_tools
     if not now:
@@ -69,8 +73,8 @@ async def take_turns(journey: Journey) -> Route:
         waiting = await run_calls(journey, turn.calls)
         note = turn.note
         acting.reinject(journey)
-        if waiting is not None:  # what the caller is to do comes after what a person has to allow
-            return await endings.waiting(journey, waiting)
+        if waiting is not None:  # what the caller is to do comes after what a person has to say
+            return await endings.waiting(journey, *waiting)
         if turn.handed:
             return ended_with(journey, written)
 
@@ -143,8 +147,8 @@ def _stop(journey: Journey, written: Written) -> Route:
     return endings.limited(journey, reached, so_far(journey))
 
 
-async def run_calls(journey: Journey, calls: Sequence[ToolCall]) -> Outcome | None:
-    """Run what was asked for, all of it offered. The outcome that waits for a person, if one does."""
+async def run_calls(journey: Journey, calls: Sequence[ToolCall]) -> tuple[Outcome, Selection] | None:
+    """Run what was asked for, all of it offered. What waits for a person, if something does."""
     if not calls:
         return None
     chosen = [Selection(tool=call.name, arguments=call.arguments, confidence=1.0) for call in calls]
@@ -152,12 +156,21 @@ async def run_calls(journey: Journey, calls: Sequence[ToolCall]) -> Outcome | No
     acting.status(journey, ExecutionStatus.AWAITING_CONFIDENCE)
     acting.status(journey, ExecutionStatus.APPROVED, "the model's own choice; the rules decide")
     outcomes = await acting.call_all(journey, calls)
-    ended = [outcome for outcome in outcomes if outcome.pending_id is None]
-    for selection, outcome in zip(chosen, outcomes, strict=True):
-        if outcome.pending_id is None:
-            acting.inject(journey, selection, outcome)
-    waiting = next((outcome for outcome in outcomes if outcome.pending_id is not None), None)
-    if waiting is None:
-        good = any(outcome.success for outcome in ended)
-        acting.status(journey, ExecutionStatus.EXECUTED if good else ExecutionStatus.FAILED)
-    return waiting
+    waiting = _first_waiting(outcomes)
+    ended: list[Outcome] = []
+    for at, (selection, outcome) in enumerate(zip(chosen, outcomes, strict=True)):
+        if at != waiting and outcome.pending_id is None:
+            ended.append(unasked(outcome) if asks(outcome) else outcome)
+            acting.inject(journey, selection, ended[-1])
+    if waiting is not None:
+        return outcomes[waiting], chosen[waiting]
+    good = any(outcome.success for outcome in ended)
+    acting.status(journey, ExecutionStatus.EXECUTED if good else ExecutionStatus.FAILED)
+    return None
+
+
+def _first_waiting(outcomes: Sequence[Outcome]) -> int | None:
+    """What waits for leave comes before what waits for an answer."""
+    pending = (at for at, outcome in enumerate(outcomes) if outcome.pending_id is not None)
+    asking = (at for at, outcome in enumerate(outcomes) if asks(outcome))
+    return next(chain(pending, asking), None)

@@ -13,6 +13,8 @@ from fingerpost.choose.instructions import (
     BESIDE_OTHERS,
     WITH_TOOLS,
     WITHOUT_TOOLS,
+    directives_under,
+    persona_under,
     tool_guides,
     tool_instructions,
 )
@@ -39,15 +41,32 @@ async def brief(journey: Journey, cards: Sequence[ToolCard], *, apart: bool = Fa
 
     `apart`: what is said of each tool stands elsewhere, behind the conversation.
     """
-    persona = None if journey.brought.has_system else journey.settings.choose.persona
     return Briefing(
         system=system_prompt(
-            persona=journey.asking.get("persona") or persona,
+            persona=_persona(journey),
             instructions=await _instructions(journey, cards, apart=apart),
-            directives=journey.asking.get("directives") or journey.settings.choose.directives,
+            guidance=guidance(journey),
+            directives=_directives(journey),
         ),
         history=with_parts(await history_for(journey), journey.brought.history),
     )
+
+
+def _persona(journey: Journey) -> str | None:
+    """What the request says, else its profile, else (beside no words of the caller's own) the settings."""
+    usual = None if journey.brought.has_system else journey.settings.choose.persona
+    return persona_under(journey.profile, journey.asking.get("persona"), usual)
+
+
+def guidance(journey: Journey) -> str:
+    """What the profile says about how to use tools."""
+    return "" if journey.profile is None else journey.profile.guidance or ""
+
+
+def _directives(journey: Journey) -> str:
+    """What the client can act on, and the sections of the profile behind it."""
+    usual = journey.settings.choose.directives
+    return directives_under(journey.profile, journey.asking.get("directives"), usual)
 
 
 async def _instructions(journey: Journey, cards: Sequence[ToolCard], *, apart: bool) -> str:

@@ -18,10 +18,12 @@ from fingerpost.records import (
     Pending,
     Question,
     RouteOutcome,
+    Selection,
     SystemTask,
 )
 from fingerpost.router.journeys.budget import OutOfBudget
 from fingerpost.router.journeys.journey import Journey
+from fingerpost.router.journeys.questions import question_of
 from fingerpost.router.route import Route
 
 NO_MODEL = "no model"
@@ -92,9 +94,13 @@ def limited(journey: Journey, reached: OutOfBudget, so_far: str = "") -> Route:
     return replace(route, finish="length")
 
 
-async def waiting(journey: Journey, outcome: Outcome) -> Route:
-    """A call waits for a person. Nothing is held open: `Router.resume` goes on from the journal."""
-    assert outcome.pending_id is not None
+async def waiting(journey: Journey, outcome: Outcome, selection: Selection) -> Route:
+    """A call waits for a person: for their leave, or for an answer its tool wants of them.
+
+    Nothing is held open: `Router.resume` and `Router.reply` go on from what is recorded.
+    """
+    if outcome.pending_id is None:
+        return asked(journey, question_of(outcome, selection, journey.asking.get("conversation")))
     pending = await journey.house.calls.approvals.get(outcome.pending_id)
     return waiting_for(journey, pending) if pending is not None else failed(journey)
 

@@ -48,7 +48,7 @@ from fingerpost.router.journeys.bringing import brought_by
 from fingerpost.router.journeys.budget import Budget
 from fingerpost.router.journeys.offers import Offers
 from fingerpost.router.wanted import Asking
-from fingerpost.settings import Settings
+from fingerpost.settings import ProfileSettings, Settings
 from fingerpost.store import Store
 
 logger = logging.getLogger("fingerpost.router")
@@ -69,9 +69,11 @@ class House:
     offers: Offers
     snapshot: Callable[[], Snapshot]
     calibration: Callable[[], Awaitable[Calibration]]
+    settings_for: Callable[[ToolCard], Awaitable[Settings]]  # by which a call of this tool is judged
     learn: Callable[[Outcome, Packet], None]
     summaries: Summaries
     usage: Callable[[], Awaitable[Mapping[str, UsageProfile]]]  # of tools, where instructions may follow it
+    profiles: Mapping[str, ProfileSettings]
 
 
 class Asked:
@@ -106,6 +108,7 @@ class Journey:
         self.mode = mode
         self.asking = asking
         self.narrowing = narrowing
+        self.profile = house.profiles.get(asking.get("profile") or "")  # to the end as it was at the start
         self.depth = 0 if parent is None else parent.depth + 1
         self.budget = Budget(
             house.settings.choose,

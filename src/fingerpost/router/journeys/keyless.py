@@ -32,6 +32,7 @@ from fingerpost.records import (
 )
 from fingerpost.router.journeys import acting, endings
 from fingerpost.router.journeys.journey import Journey
+from fingerpost.router.journeys.questions import waits
 from fingerpost.router.journeys.writing import language_of
 from fingerpost.router.route import Route
 
@@ -137,8 +138,8 @@ async def _run(journey: Journey, selection: Selection) -> Route | None:
     acting.status(journey, ExecutionStatus.AWAITING_CONFIDENCE)
     acting.status(journey, ExecutionStatus.APPROVED, SURE)
     outcome = await acting.call(journey, selection)
-    if outcome.pending_id is not None:
-        return await endings.waiting(journey, outcome)
+    if waits(outcome):
+        return await endings.waiting(journey, outcome, selection)
     acting.status(journey, ExecutionStatus.EXECUTED if outcome.success else ExecutionStatus.FAILED)
     acting.inject(journey, selection, outcome)
     return None

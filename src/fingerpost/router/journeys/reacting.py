@@ -51,7 +51,7 @@ async def take_turns(journey: Journey) -> Route:
         waiting = await run_calls(journey, () if turn.call is None else (turn.call,))
         acting.reinject(journey)
         if waiting is not None:
-            return await endings.waiting(journey, waiting)
+            return await endings.waiting(journey, *waiting)
 
 
 async def _think(

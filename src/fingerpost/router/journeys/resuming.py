@@ -7,7 +7,7 @@ again. Of several calls that one turn asked for, all are decided before the jour
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fingerpost.events import (
     ApprovalRequested,
@@ -23,6 +23,7 @@ from fingerpost.records import (
     Decision,
     ErrorKind,
     ExecutionStatus,
+    JsonObject,
     Mode,
     Narrowing,
     Outcome,
@@ -38,9 +39,12 @@ from fingerpost.records import (
 )
 from fingerpost.router.journeys import acting, agents, endings, keyless, reacting, staged
 from fingerpost.router.journeys.journey import Journey
+from fingerpost.router.journeys.questions import understood, waits
+from fingerpost.router.journeys.said import answer_of
 from fingerpost.router.journeys.samples import note_outcome
 from fingerpost.router.journeys.writing import conclude_for_good
 from fingerpost.router.route import Route
+from fingerpost.servers.caller import Passage
 from fingerpost.store import Recorded, Store
 
 
@@ -98,7 +102,9 @@ async def resume(journey: Journey, pending: Pending, known: Remembered) -> Route
             stopped = await _carry_out(journey, each)
             if stopped is not None:
                 return stopped
-    return endings.waiting_for(journey, waiting) if waiting is not None else await _go_on(journey, pending)
+    if waiting is not None:
+        return endings.waiting_for(journey, waiting)
+    return await go_on(journey, refusal=_refusal(pending))
 
 
 def _is_done(journey: Journey, pending: Pending) -> bool:
@@ -125,16 +131,42 @@ async def _others(journey: Journey, pending: Pending, known: Remembered) -> list
     return [each for each in others if each is not None]
 
 
+async def answered(journey: Journey, question: Question, answer: str) -> Route:
+    """Go on with the call whose tool asked the person, and from its result to the answer.
+
+    Words that do not answer what was asked change nothing: it is asked again.
+    """
+    assert question.call is not None and question.tool is not None
+    asked, said = question.call, answer_of(question.call.schema, answer)
+    if said is None:
+        return endings.asked(journey, question)
+    journey.schedule(SystemTask.TOOL_EXECUTION)
+    wish = ToolCall(name=question.tool, arguments=asked.arguments)
+    context = acting.context_of(journey, wish, tokens_left=acting.room(journey))
+    context = replace(context, call_id=asked.call_id)  # one trace from the question to the answer
+    told: JsonObject = {asked.name: {"action": "accept", "content": said}}
+    passage = Passage(input_responses=told, request_state=asked.state)
+    outcome = understood(await journey.house.calls.call(wish, context, passage))
+    selection = Selection(tool=question.tool, arguments=asked.arguments)
+    if waits(outcome):
+        return await endings.waiting(journey, outcome, selection)
+    if journey.packet.tool_routing.execution_status is ExecutionStatus.APPROVED:
+        acting.status(journey, ExecutionStatus.EXECUTED if outcome.success else ExecutionStatus.FAILED)
+    note_outcome(journey, outcome)
+    acting.inject(journey, selection, outcome)
+    return await go_on(journey)
+
+
 async def _carry_out(journey: Journey, pending: Pending) -> Route | None:
     """Do what was decided about one call. A route where it has to wait once more."""
     journey.schedule(SystemTask.TOOL_EXECUTION)
     wish = ToolCall(name=pending.tool, arguments=pending.arguments)
     context = acting.context_of(journey, wish, tokens_left=acting.room(journey))
-    outcome = await journey.house.calls.resume(pending.pending_id, context)
-    if outcome.pending_id is not None:
-        return await endings.waiting(journey, outcome)
+    outcome = understood(await journey.house.calls.resume(pending.pending_id, context))
     arguments = pending.arguments if pending.edited_arguments is None else pending.edited_arguments
     selection = Selection(tool=pending.tool, arguments=arguments)
+    if waits(outcome):
+        return await endings.waiting(journey, outcome, selection)
     _tell(journey, pending, selection, outcome)
     note_outcome(journey, outcome)
     acting.inject(journey, selection, outcome)
@@ -155,12 +187,12 @@ def _tell(journey: Journey, pending: Pending, selection: Selection, outcome: Out
     acting.status(journey, ExecutionStatus.EXECUTED if outcome.success else ExecutionStatus.FAILED)
 
 
-async def _go_on(journey: Journey, pending: Pending) -> Route:
-    """From the results to the answer."""
+async def go_on(journey: Journey, *, refusal: str = "") -> Route:
+    """From the results to the answer; `refusal` where a person said no and nothing else was done."""
     steps = journey.packet.tool_routing.steps
     refused = any(step.error == ErrorKind.CANCELLED.value for step in steps)
     if refused and not journey.packet.tool_routing.worked:
-        return endings.declined(journey, _refusal(pending))
+        return endings.declined(journey, refusal)
     if journey.mode is Mode.KEYLESS or not journey.house.pool.ready:
         return keyless.conclude_keyless(journey)
     if journey.mode is Mode.STAGED:

@@ -43,8 +43,9 @@ from fingerpost.records import (
     ToolCard,
 )
 from fingerpost.router.journeys import acting, endings
-from fingerpost.router.journeys.briefing import guides, history_for
+from fingerpost.router.journeys.briefing import guidance, guides, history_for
 from fingerpost.router.journeys.journey import Journey
+from fingerpost.router.journeys.questions import waits
 from fingerpost.router.journeys.samples import note_outcome
 from fingerpost.router.journeys.writing import conclude, conclude_for_good
 from fingerpost.router.route import Route
@@ -90,8 +91,8 @@ async def finish(journey: Journey) -> Route:
 
 async def after_call(journey: Journey, outcome: Outcome, selection: Selection) -> Route | Next:
     """What follows a call: wait, go on with what is left, try another way, or answer."""
-    if outcome.pending_id is not None:
-        return await endings.waiting(journey, outcome)
+    if waits(outcome):
+        return await endings.waiting(journey, outcome, selection)
     note_outcome(journey, outcome)
     acting.inject(journey, selection, outcome)
     return await after_result(journey, success=outcome.success, error=outcome.error)
@@ -117,7 +118,7 @@ async def selected(journey: Journey, cards: tuple[ToolCard, ...]) -> Chosen:
     """What the selecting model takes of these tools."""
     journey.schedule(SystemTask.TOOL_ROUTING)
     history = (*await history_for(journey), *behind(journey))
-    about = (await guides(journey, cards), beside(journey.brought))
+    about = (await guides(journey, cards), beside(journey.brought), guidance(journey))
     chosen = await select(
         journey.asks(Role.LITE, "selection"),
         journey.packet,
@@ -169,7 +170,7 @@ async def _judged(journey: Journey, selection: Selection, card: ToolCard, checke
         opinion,
         narrowing.shortlist if narrowing is not None else Shortlist(),
         calibration=await journey.house.calibration(),
-        settings=journey.settings,
+        settings=await journey.house.settings_for(card),
     )
     journey.confidence = confidence
     journey.tell(ConfidenceJudged(packet_id=journey.packet.packet_id, confidence=confidence))
@@ -218,7 +219,7 @@ async def _ask_person(journey: Journey, selection: Selection, confidence: Confid
 
 def _told(journey: Journey, outcome: Outcome) -> None:
     """The status after a call that came to an end."""
-    if outcome.pending_id is not None:
+    if waits(outcome):
         return
     before = journey.packet.tool_routing.execution_status
     if outcome.success:

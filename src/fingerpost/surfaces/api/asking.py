@@ -35,7 +35,7 @@ from fingerpost.surfaces.api.questions import Questions
 from fingerpost.surfaces.api.streams import Streams
 from fingerpost.surfaces.api.views import event_view
 from fingerpost.surfaces.web.events import EventStream
-from fingerpost.surfaces.web.reach import Reach, reach_of
+from fingerpost.surfaces.web.reach import VERSION_HEADER, Reach, reach_of
 
 LONGEST_REQUEST: Final = 100_000
 FIRST_SERVERS_S: Final = 5.0
@@ -65,6 +65,9 @@ class Narrow:
 
     request: Request
     profile: Annotated[Name | None, Field(description="As under this profile")] = None
+    api_version: Annotated[
+        Name | None, Field(description="Which profile is meant, where none is named; or X-API-Version")
+    ] = None
     server: Annotated[Name | None, Field(description="Only tools of this server")] = None
     max_tools: Annotated[int | None, Field(ge=1, le=100, description="Most that are offered")] = None
     about: Annotated[Name | None, Field(description="A tool to explain, however far behind it is")] = None
@@ -78,6 +81,9 @@ class Ask:
     request: Request
     mode: Annotated[Mode | None, Field(description="How; by default as the settings say")] = None
     profile: Annotated[Name | None, Field(description="Under this profile")] = None
+    api_version: Annotated[
+        Name | None, Field(description="Which profile is meant, where none is named; or X-API-Version")
+    ] = None
     conversation: Annotated[Name | None, Field(description="Which conversation it belongs to")] = None
     persona: Annotated[
         str | None, Field(max_length=10_000, description="Who the assistant is, first in every prompt")
@@ -98,6 +104,9 @@ class Call:
     ]
     arguments: Annotated[dict[str, Json], Field(description="By parameter")]
     profile: Annotated[Name | None, Field(description="Under this profile")] = None
+    api_version: Annotated[
+        Name | None, Field(description="Which profile is meant, where none is named; or X-API-Version")
+    ] = None
     conversation: Annotated[Name | None, Field(description="Which conversation it belongs to")] = None
     dry_run: Annotated[bool, Field(description="Say what would happen, call nothing")] = False
 
@@ -151,7 +160,7 @@ class Counter:
     async def route(self, request: ApiRequest) -> Narrowed:
         wanted: Narrow = request.body
         await self._meet_servers()
-        reach = self._reach(request.principal, wanted.profile)
+        reach = self._reach(request, wanted)
         if wanted.server is not None:
             await self._check_server(wanted.server, request.principal.name, reach)
         narrowing = await self._router.narrow(
@@ -169,7 +178,7 @@ class Counter:
     async def ask(self, request: ApiRequest) -> dict[str, Any] | Streaming:
         wanted: Ask = request.body
         await self._meet_servers()
-        asking = self._asking(request.principal, wanted)
+        asking = self._asking(request, wanted)
         asked = self._questions.take(request.principal.name, wanted.answers)
         if not prefers_events(request.headers):
             if asked is None:
@@ -207,7 +216,7 @@ class Counter:
     async def call(self, request: ApiRequest) -> Outcome:
         wanted: Call = request.body
         await self._meet_servers()
-        reach = self._reach(request.principal, wanted.profile)
+        reach = self._reach(request, wanted)
         name = request.principal.name
         view = await self._router.look(caller=name, profile=reach.profile, scopes=reach.scopes)
         found = resolve(ToolCall(name=wanted.tool, arguments=wanted.arguments), view.visible)
@@ -239,8 +248,8 @@ class Counter:
             await self._router.servers.settled(timeout=FIRST_SERVERS_S)
             self._met = True
 
-    def _asking(self, principal: Principal, wanted: Ask) -> Asking:
-        reach = self._reach(principal, wanted.profile)
+    def _asking(self, request: ApiRequest, wanted: Ask) -> Asking:
+        principal, reach = request.principal, self._reach(request, wanted)
         return Asking(
             mode=wanted.mode,
             caller=principal.name,
@@ -252,8 +261,9 @@ class Counter:
             history=_messages(wanted.history),
         )
 
-    def _reach(self, principal: Principal, profile: str | None) -> Reach:
-        return reach_of(principal, profile, self._router.settings.profiles)
+    def _reach(self, request: ApiRequest, wanted: Narrow | Ask | Call) -> Reach:
+        version = wanted.api_version or request.headers.get(VERSION_HEADER)
+        return reach_of(request.principal, wanted.profile, self._router.profiles, api_version=version)
 
 
 def conversation_of(principal: Principal, conversation: str | None) -> str | None:

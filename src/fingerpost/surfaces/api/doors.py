@@ -31,7 +31,7 @@ NOBODY: Final = Principal(name="", rights=())
 _METHODS: Final = (b"access-control-allow-methods", b"GET, POST, DELETE")
 _HEADERS: Final = (
     b"access-control-allow-headers",
-    b"Authorization, X-API-Key, Content-Type, Accept, Last-Event-ID",
+    b"Authorization, X-API-Key, X-API-Version, Content-Type, Accept, Last-Event-ID",
 )
 _KEPT: Final = (b"access-control-max-age", b"600")
 _EXPOSED: Final = b"Retry-After, WWW-Authenticate"

@@ -40,6 +40,7 @@ class Me:
     address: str
     profiles: tuple[str, ...]  # that they may use
     profile_required: bool  # they may do nothing without naming one
+    default_profile: str | None  # the one they get when they name none
     modes: tuple[str, ...]
     models: Models
     keyless: bool  # there is no model: requests are answered without one
@@ -106,8 +107,10 @@ class Desk:
         return b"set-cookie", "; ".join(parts).encode()
 
     def _told(self, principal: Principal, held: Held | None) -> Me:
-        settings = self._router.settings
         models = self._router.models
+        profiles = self._router.profiles
+        default = profiles.meant(caller=principal.name, among=principal.profiles)
+        theirs = (n for n in profiles if principal.may_use(n) and profiles.may_use(n, principal.name))
         return Me(
             name=principal.name,
             kind=principal.kind,
@@ -116,8 +119,9 @@ class Desk:
             csrf=None if held is None else held.session.csrf,
             version=__version__,
             address=self._address,
-            profiles=tuple(sorted(name for name in settings.profiles if principal.may_use(name))),
-            profile_required=len(principal.profiles) > 1,
+            profiles=tuple(sorted(theirs)),
+            profile_required=len(principal.profiles) > 1 and default is None,
+            default_profile=default,
             modes=MODES,
             models=Models(lite=models.lite or None, prime=models.prime or None),
             keyless=not models.lite and not models.prime,

@@ -64,7 +64,7 @@ class Resuming:
         begun = await self._router.store.journal.events(packet_id=packet_id, kinds=(RouteBegan.kind,))
         profiles = [entry.event.profile for entry in begun if isinstance(entry.event, RouteBegan)]
         try:
-            return reach_of(caller, profiles[-1] if profiles else None, self._router.settings.profiles)
+            return reach_of(caller, profiles[-1] if profiles else None, self._router.profiles)
         except Fault:
             return None
 

@@ -44,6 +44,7 @@ class Wish:
     known: bool  # the conversation may have begun earlier
     resume: str | None = None
     server: str | None = None
+    profile: str | None = None
     mode: str | None = None
     seconds: float | None = None
     max_turns: int | None = None
@@ -60,6 +61,7 @@ class Wish:
         same = (
             "resume",
             "server",
+            "profile",
             "mode",
             "max_turns",
             "dry_run",
@@ -83,6 +85,7 @@ class Wish:
             "conversation": self.conversation,
             "caller": by,
             "server": self.server,
+            "profile": self.profile,
             "mode": self.mode,
             "max_turns": self.max_turns,
             "seconds": self.seconds,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fingerpost.surfaces.cli.options import house_options
+from fingerpost.surfaces.cli.options import house_options, profile_option
 
 if TYPE_CHECKING:
     from fingerpost.records import CallContext, Outcome, ToolCall
@@ -29,6 +30,7 @@ WAITING = 4
 )
 @click.option("--technical", is_flag=True, help="When it fails, also show the technical details.")
 @click.option("--conversation", metavar="ID", help="The conversation a grant may be bound to.")
+@profile_option
 @house_options
 def call(name: str, arguments: tuple[str, ...], whole: str | None, **options: Any) -> int:
     """Call the tool NAME.
@@ -50,7 +52,7 @@ def call(name: str, arguments: tuple[str, ...], whole: str | None, **options: An
 
     wish = ToolCall(name=name, arguments=_arguments(arguments, whole))
     loaded = read_settings(Asked(options["config"], options["servers"], options["as_json"]))
-    context = CallContext(
+    asked = CallContext(
         call_id=new_id("cal"),
         conversation=options["conversation"],
         caller=_person(),
@@ -62,6 +64,8 @@ def call(name: str, arguments: tuple[str, ...], whole: str | None, **options: An
 
     async def work() -> int:
         async with open_router(loaded) as router:
+            meant = router.profiles.meant(options["profile"], caller=asked.caller)
+            context = replace(asked, profile=meant)
             outcome = await _run(router, wish, context, yes=options["yes"], quiet=options["as_json"])
             await router.store.journal.flush()
             _show(outcome, as_json=options["as_json"], technical=options["technical"])

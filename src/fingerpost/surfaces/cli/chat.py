@@ -7,13 +7,14 @@ from typing import Any
 import click
 
 from fingerpost.surfaces.cli.ask import MODES
-from fingerpost.surfaces.cli.options import house_options, wait_option
+from fingerpost.surfaces.cli.options import house_options, profile_option, wait_option
 
 
 @click.command()
 @click.option("--conversation", metavar="ID", help="Go on with this conversation, or begin it.")
 @click.option("--mode", type=click.Choice(MODES), help="How to answer [default: choose.mode].")
 @click.option("--server", metavar="NAME", help="Use only this server's tools (and connect only it).")
+@profile_option
 @house_options
 @wait_option
 def chat(**options: Any) -> int:
@@ -40,5 +41,6 @@ def chat(**options: Any) -> int:
         conversation=options["conversation"],
         mode=options["mode"],
         server=options["server"],
+        profile=options["profile"],
         wait=options["wait"],
     )

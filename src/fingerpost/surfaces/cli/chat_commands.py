@@ -87,7 +87,7 @@ def _why(chat: Chat, tool: str) -> None:
 def _trace(chat: Chat, _: str) -> None:
     """The journey of the last request."""
     from fingerpost.surfaces.cli.journey import draw
-    from fingerpost.surfaces.cli.trace import events_of
+    from fingerpost.surfaces.cli.trace import children_of, events_of
 
     if chat.last is None:
         note("Nothing was asked yet.")
@@ -96,7 +96,8 @@ def _trace(chat: Chat, _: str) -> None:
 
     async def read() -> object:
         await store.journal.flush()
-        return draw(packet_id, await events_of(store, packet_id))
+        events = await events_of(store, packet_id)
+        return draw(packet_id, events, await children_of(store, events))
 
     output().print(chat.stage.run(lambda _: read()))
 
@@ -158,6 +159,27 @@ def _approval(pending: Pending, words: str, *, by: str) -> Approval | None:
             return None
 
 
+def _good(chat: Chat, _: str) -> None:
+    """The last request got the right tool."""
+    _say(chat, "good", None)
+
+
+def _bad(chat: Chat, tool: str) -> None:
+    """It did not; with a name, that is the tool it should have used."""
+    _say(chat, "bad", tool or None)
+
+
+def _say(chat: Chat, verdict: str, should_have: str | None) -> None:
+    from fingerpost.surfaces.cli.feedback import told
+
+    if chat.last is None:
+        note("Nothing was asked yet.")
+        return
+    router, packet_id = chat.stage.router, chat.last.packet_id
+    said = chat.stage.run(lambda _: router.feedback(packet_id, verdict, by=chat.by, should_have=should_have))
+    print_lines(told(said, counts=router.settings.flags.learn_from_feedback))
+
+
 def _new(chat: Chat, _: str) -> None:
     """Begin another conversation."""
     chat.begin()
@@ -185,6 +207,8 @@ COMMANDS: Final[dict[str, tuple[str, Callable[[Chat, str], None]]]] = {
     "/mode": ("/mode [NAME]", _mode),
     "/model": ("/model", _model),
     "/approve": ("/approve", _approve),
+    "/good": ("/good", _good),
+    "/bad": ("/bad [TOOL]", _bad),
     "/new": ("/new", _new),
     "/save": ("/save FILE", _save),
     "/help": ("/help", _help),

@@ -28,13 +28,19 @@ HOW_TO_DECIDE: Final = "Decide with /approve, /approve no REASON or /approve edi
 
 
 def talk(
-    loaded: Loaded, *, conversation: str | None, mode: str | None, server: str | None, wait: float
+    loaded: Loaded,
+    *,
+    conversation: str | None,
+    mode: str | None,
+    server: str | None,
+    wait: float,
+    profile: str | None = None,
 ) -> int:
     """Until the person ends it."""
     with Backstage(loaded) as stage:
         stage.ready(server=server, wait=wait)
         lines = Lines(list(COMMANDS))
-        chat = Chat(stage, lines, conversation=conversation, mode=mode, server=server)
+        chat = Chat(stage, lines, conversation=conversation, mode=mode, server=server, profile=profile)
         chat.greet()
         chat.go_on()
     return 0
@@ -51,7 +57,10 @@ class Chat:
         conversation: str | None,
         mode: str | None,
         server: str | None,
+        profile: str | None = None,
     ) -> None:
+        stage.router.profiles.meant(profile, caller=person())  # an unknown one is told of before anything
+        self.profile = profile
         self.stage = stage
         self.mode = mode
         self.server = server
@@ -109,6 +118,7 @@ class Chat:
             "conversation": self.conversation,
             "caller": self.by,
             "server": self.server,
+            "profile": self.profile,
             "mode": self.mode,
             "working_directory": str(Path.cwd()),
         }
@@ -126,7 +136,7 @@ class Chat:
 
     def _heard(self, route: Route) -> None:
         self.last = route
-        self._asked = route if route.mode is Mode.KEYLESS and route.pending is None else None
+        self._asked = route if route.pending is None and _is_kept(route) else None
         if route.pending is not None:
             if not self._lines.typed:
                 show_pending(route.pending)
@@ -141,3 +151,8 @@ class Chat:
     def _decide(self, pending: Pending) -> Approval | None:
         # From a pipe the next line may be the next request: only /approve is an answer to this.
         return ask_permission(pending, by=self.by) if self._lines.typed else None
+
+
+def _is_kept(route: Route) -> bool:
+    """Whether the next line answers what was asked; else a model reads both in the conversation."""
+    return route.mode is Mode.KEYLESS or (route.question is not None and route.question.call is not None)

@@ -38,9 +38,10 @@ def exchange(packet: Packet, reply: str) -> tuple[Message, ...]:
 
 
 async def open_question(store: Store, conversation: str) -> Route | None:
-    """The question without a model's help that ended the conversation, so that the next line answers it.
+    """The question that ended the conversation, where the next line answers it: asked without a model, or by
+    a tool in the middle of its call.
 
-    A model reads the question in the conversation; without one somebody has to remember what was asked.
+    Any other a model reads in the conversation.
     """
     from fingerpost.router import Route
 
@@ -48,13 +49,14 @@ async def open_question(store: Store, conversation: str) -> Route | None:
         events = [entry.event for entry in await store.journal.events(packet_id=packet.packet_id)]
         asked, standing = _last_word(events), rebuild(events)
         narrowings = [event.narrowing for event in events if isinstance(event, RequestNarrowed)]
-        keyless = standing is not None and standing.context.mode == Mode.KEYLESS
-        if standing is None or not keyless or not isinstance(asked, QuestionAsked):
+        if standing is None or standing.context.mode is None or not isinstance(asked, QuestionAsked):
+            return None
+        if standing.context.mode != Mode.KEYLESS and asked.question.call is None:
             return None
         return Route(
             packet=standing,
             outcome=RouteOutcome.ASKED,
-            mode=Mode.KEYLESS,
+            mode=Mode(standing.context.mode),
             answer=asked.question.text,
             question=asked.question,
             narrowing=narrowings[-1] if narrowings else None,

@@ -173,31 +173,54 @@ def report(
 
 
 @eval_.command()
-@click.option("--out", type=DIRECTORY, required=True, metavar="FOLDER", help="Where the two files go.")
+@click.option("--out", type=DIRECTORY, metavar="FOLDER", help="Where the two files go.")
+@click.option("--compare", is_flag=True, help="Say whether learning from feedback would help.")
 @click.option("--limit", type=click.IntRange(min=1), default=2000, show_default=True, help="Newest choices.")
 @house_options
 @wait_option
-def own(out: Path, limit: int, config: Path | None, servers: Path | None, as_json: bool, wait: float) -> int:
+def own(
+    out: Path | None,
+    compare: bool,
+    limit: int,
+    config: Path | None,
+    servers: Path | None,
+    as_json: bool,
+    wait: float,
+) -> int:
     """Make a set of your own tools, and of the requests for which one of them worked.
 
     Requests are kept as the store holds them: masked and short. Exit code 1
     when there is no such request yet.
 
+    With --compare your own requests are routed with and without what people said of the other ones
+    (`flags.learn_from_feedback`), query by query with 95 % intervals. Exit code 1 when that loses
+    something, or when there is too little to say.
+
     \b
     Examples:
       fingerpost eval own --out mine --servers mcp.json
+      fingerpost eval own --compare --servers mcp.json
     """
     from fingerpost.evals.own import own_set
-    from fingerpost.surfaces.cli.eval_own import write_set
+    from fingerpost.surfaces.cli.eval_own import compare_learning, write_set
     from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run
 
+    if (out is None) is not compare:
+        message = "say either where the set goes (--out FOLDER), or --compare"
+        raise click.UsageError(message)
     loaded = read_settings(Asked(config, servers, as_json))
 
     async def work() -> Any:
         async with open_router(loaded) as router:
             await connect(router, wait=wait)
+            if compare:
+                return await compare_learning(router, limit)
             return own_set(router.tools.cards, await router.store.choices.recent(limit))
 
+    if out is None:
+        from fingerpost.surfaces.cli.eval_own import show_learning
+
+        return show_learning(run(work), as_json=as_json)
     made = run(work)
     write_set(made, out, as_json=as_json)
     return 0 if made.queries else 1

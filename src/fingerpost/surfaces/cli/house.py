@@ -86,12 +86,20 @@ async def any_router(loaded: Loaded) -> AsyncGenerator[Router]:
         from fingerpost.builtin import open_router as with_own_servers
 
         async with with_own_servers(loaded.specs, settings=loaded.settings) as router:
+            _follow(router, loaded)
             yield router
         return
     from fingerpost.router import Router
 
     async with Router(loaded.specs, settings=loaded.settings) as router:
+        _follow(router, loaded)
         yield router
+
+
+def _follow(router: Router, loaded: Loaded) -> None:
+    """Profiles that have files may change for as long as we run."""
+    if loaded.profile_files is not None:
+        router.follow_profiles(loaded.profile_files)
 
 
 async def connect(router: Router, *names: str, wait: float | None = None) -> None:

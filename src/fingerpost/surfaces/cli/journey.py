@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
+from types import MappingProxyType
 
 from rich.text import Text
 from rich.tree import Tree
@@ -26,6 +27,8 @@ from fingerpost.events import (
     PacketReceived,
     RequestNarrowed,
     ResultDigested,
+    SubagentBegan,
+    SubagentEnded,
     unfinished_attempts,
 )
 from fingerpost.surfaces.cli.screen import plain
@@ -44,19 +47,37 @@ class Step:
     under: tuple[Step, ...] = ()
 
 
-def draw(identity: str, events: Sequence[Event]) -> Tree:
-    """The journey under this id, in the order things happened."""
+def draw(
+    identity: str, events: Sequence[Event], children: Mapping[str, Sequence[Event]] = MappingProxyType({})
+) -> Tree:
+    """The journey under this id, in the order things happened; `children` are its subagents', by packet."""
     root = Tree(Text(identity, style="bold"))
+    _grow(root, identity, events, dict(children))
+    return root
+
+
+def _grow(root: Tree, identity: str, events: Sequence[Event], children: dict[str, Sequence[Event]]) -> None:
     branches: dict[str, Tree] = {identity: root}
     for event in events:
         call_id = event.call_id if isinstance(event, CallEvent) else identity
         if call_id not in branches:
             branches[call_id] = root.add(Text(call_id, style="bold"))
-        if (step := _told(event)) is not None:
+        if isinstance(event, SubagentBegan):
+            _nest(root, event, children)
+        elif (step := _told(event)) is not None:
             _hang(branches[call_id], step)
     for lost in unfinished_attempts(events):
         _hang(branches[lost.call_id], Step("attempt", f"{lost.tool}, attempt {lost.number} {UNKNOWN}", "red"))
-    return root
+
+
+def _nest(root: Tree, event: SubagentBegan, children: dict[str, Sequence[Event]]) -> None:
+    """A subagent's own journey, at the place where it began: once, though it may have gone on later."""
+    events = children.pop(event.child, None)
+    if events is None:
+        _hang(root, Step("subagent", f"{event.child}: see `fingerpost trace {event.child}`", "dim"))
+        return
+    branch = root.add(Text.assemble(("subagent ", "bold"), (event.child, "bold cyan")))
+    _grow(branch, event.child, events, children)
 
 
 def _hang(branch: Tree, step: Step) -> None:
@@ -77,7 +98,13 @@ def _(event: AttemptStarted) -> Step | None:
 
 @_told.register
 def _(event: PacketReceived) -> Step | None:
-    return Step("asked", event.summary())
+    parent = event.packet.header.parent_id
+    return Step("asked", event.summary(), under=(Step("on behalf of", parent, "dim"),) if parent else ())
+
+
+@_told.register
+def _(event: SubagentEnded) -> Step | None:
+    return Step("subagent ended", f"{event.summary()}, {event.milliseconds:.0f} ms", "cyan")
 
 
 @_told.register

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fingerpost.surfaces.cli.person import person
+
 if TYPE_CHECKING:
     from fingerpost.records import Message, Narrowing
     from fingerpost.router import Router
@@ -19,10 +21,19 @@ async def narrow(
     max_tools: int | None = None,
     about: str | None = None,
     history: tuple[Message, ...] = (),
+    profile: str | None = None,
 ) -> Narrowing:
     """What narrowing concludes about `text` over the tools that are there now."""
     await settle(router)
-    return await router.narrow(text, server=server, max_tools=max_tools, about=about, history=history)
+    return await router.narrow(
+        text,
+        server=server,
+        max_tools=max_tools,
+        about=about,
+        history=history,
+        profile=profile,
+        caller=person(),
+    )
 
 
 async def settle(router: Router) -> None:

@@ -23,6 +23,13 @@ def wait_option(command: Command) -> Command:
     )(command)
 
 
+def profile_option(command: Command) -> Command:
+    """`--profile`, for commands that ask or call: as somebody would who uses it."""
+    return click.option(
+        "--profile", metavar="NAME", help="Under this profile (`fingerpost profiles` lists them)."
+    )(command)
+
+
 def house_options(command: Command) -> Command:
     """`--config`, `--servers` and `--json`, the same everywhere."""
     for option in (

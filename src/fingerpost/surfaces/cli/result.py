@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     Work = Callable[[Results], Awaitable[int]]
 
 
+_LOOKED_AT = 20  # parts, for the first that is a file
+
+
 @click.command()
 @click.argument("handle")
 @click.option("--page", type=click.IntRange(min=1), default=1, show_default=True, help="Which page.")
@@ -26,10 +29,15 @@ if TYPE_CHECKING:
     "--tokens", type=click.IntRange(min=50), default=2000, show_default=True, help="Tokens to a page."
 )
 @click.option(
-    "--part", type=click.IntRange(min=1), help="Write this part (a picture, a file) to --output instead."
+    "--part", type=click.IntRange(min=1), help="Which part (a picture, a file) --out writes; else the first."
 )
 @click.option(
-    "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Where --part goes."
+    "--out",
+    "--output",
+    "output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write what was kept aside (a picture, a sound) to this file instead.",
 )
 @house_options
 def result(
@@ -48,15 +56,15 @@ def result(
     Examples:
       fingerpost result res_kqzvbnwtyhdca
       fingerpost result res_kqzvbnwtyhdca --page 2
-      fingerpost result res_kqzvbnwtyhdca --part 2 --output picture.png
+      fingerpost result res_kqzvbnwtyhdca --out picture.png
     """
-    if (part is None) != (output is None):
-        message = "--part and --output go together: which part, and the file to write it to"
+    if part is not None and output is None:
+        message = "--part needs --out: the file to write it to"
         raise click.UsageError(message)
 
     async def work(results: Results) -> int:
-        if part is not None and output is not None:
-            return await _write_part(results, handle, part, output)
+        if output is not None:
+            return await _write_part(results, handle, part or await _first_file(results, handle), output)
         found = await results.page(handle, page=page, tokens=tokens)
         if found is None:
             return _nothing(f"there is no page {page} of {handle}")
@@ -64,6 +72,17 @@ def result(
         return 0
 
     return _with_results(config, servers, work)
+
+
+async def _first_file(results: Results, handle: str) -> int:
+    """The first part that is no text; where all are, the first."""
+    for part in range(1, _LOOKED_AT + 1):
+        found = await results.part(handle, part)
+        if found is None:
+            break
+        if found[0] != "text/plain":
+            return part
+    return 1
 
 
 async def _write_part(results: Results, handle: str, part: int, output: Path) -> int:

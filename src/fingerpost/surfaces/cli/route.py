@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fingerpost.surfaces.cli.options import house_options, wait_option
+from fingerpost.surfaces.cli.options import house_options, profile_option, wait_option
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -31,6 +31,7 @@ BAR_WIDTH = 30
     help="Offer at most this many [default: narrow.max_tools].",
 )
 @click.option("--server", metavar="NAME", help="Look only at this server's tools (and connect only it).")
+@profile_option
 @house_options
 @wait_option
 def route(request: tuple[str, ...], **options: Any) -> int:
@@ -55,7 +56,9 @@ def route(request: tuple[str, ...], **options: Any) -> int:
             if server is not None:
                 router.servers.status(server)  # an unknown name is answered with the near ones
             await connect(router, *([server] if server else []), wait=options["wait"])
-            narrowing = await narrow(router, text, server=server, max_tools=options["max_tools"])
+            narrowing = await narrow(
+                router, text, server=server, max_tools=options["max_tools"], profile=options["profile"]
+            )
             if options["as_json"]:
                 _print_json(text, narrowing)
             else:

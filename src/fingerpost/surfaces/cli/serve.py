@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 @click.option("--host", metavar="ADDRESS", help="Where to listen [default: 127.0.0.1, this machine alone].")
 @click.option("--port", type=click.IntRange(0, 65535), help="0 takes any free port [default: 8642].")
 @click.option("--mode", type=click.Choice(["auto", "route", "all"]), help="What /mcp offers [default: auto].")
+@click.option("--profile", metavar="NAME", help="What everybody gets who names no profile.")
 @click.option("--open", "open_browser", is_flag=True, help="Show the console in a browser.")
 def serve(
     config: Path | None,
@@ -26,6 +27,7 @@ def serve(
     host: str | None,
     port: int | None,
     mode: str | None,
+    profile: str | None,
     open_browser: bool,
 ) -> int:
     """Serve every configured server on one port, narrowed, guarded and explained.
@@ -45,7 +47,7 @@ def serve(
     from fingerpost.surfaces.cli.serving import serve_until_stopped
 
     loaded = with_wishes(read_settings(Asked(config, servers, as_json)), host=host, port=port, mode=mode)
-    return serve_until_stopped(loaded, as_json=as_json, open_browser=open_browser)
+    return serve_until_stopped(loaded, as_json=as_json, open_browser=open_browser, profile=profile)
 
 
 @click.command()

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 SETTLED_S = 60.0
 
 
-def serve_until_stopped(loaded: Loaded, *, as_json: bool, open_browser: bool = False) -> int:
-    """Everything on its port, until Ctrl-C or a signal to end."""
+def serve_until_stopped(
+    loaded: Loaded, *, as_json: bool, open_browser: bool = False, profile: str | None = None
+) -> int:
+    """Everything on its port, until Ctrl-C or a signal to end. `profile` is for whoever names none."""
     from fingerpost.surfaces.serve import serve
     from fingerpost.surfaces.web.access import check_exposure, open_gate
 
@@ -39,6 +41,7 @@ def serve_until_stopped(loaded: Loaded, *, as_json: bool, open_browser: bool = F
 
     async def work() -> int:
         async with open_router(loaded) as router:
+            router.profiles.prefer(profile)
             note = check_exposure(gateway, has_keys=await router.store.keys.any_live())
             if note is not None:
                 click.echo(click.style("note: ", fg="yellow") + note, err=True)
@@ -52,7 +55,7 @@ def serve_until_stopped(loaded: Loaded, *, as_json: bool, open_browser: bool = F
                         keys=router.store.keys,
                         events=router.events,
                         bound=bound,
-                        profiles=settings.profiles,
+                        profiles=router.profiles,
                     ),
                     started=started,
                     loaded=loaded,

@@ -13,7 +13,12 @@ from fingerpost.events import (
     Event,
     ModelAnswered,
     RequestNarrowed,
+    RouteEnded,
+    SubagentEnded,
 )
+from fingerpost.records import RouteOutcome
+
+_BAD = (RouteOutcome.FAILED, RouteOutcome.LIMITED, RouteOutcome.LEFT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +80,12 @@ class _Clock:
 
 def _pauses(events: Sequence[Event]) -> list[tuple[datetime, datetime]]:
     asked: dict[str, datetime] = {}
+    question: datetime | None = None
     pauses: list[tuple[datetime, datetime]] = []
     for event in events:
+        if question is not None:
+            pauses.append((question, event.at))
+        question = event.at if isinstance(event, RouteEnded) and event.outcome is RouteOutcome.ASKED else None
         if isinstance(event, ApprovalRequested):
             asked[event.pending_id] = event.at
         elif isinstance(event, ApprovalDecided) and event.pending_id in asked:
@@ -104,6 +113,8 @@ def _span(event: Event, clock: _Clock) -> Span | None:
             return _asked(event, clock)
         case AttemptFinished():
             return _tried(event, clock)
+        case SubagentEnded():
+            return _helped(event, clock)
         case _:
             return None
 
@@ -135,6 +146,18 @@ def _tried(event: AttemptFinished, clock: _Clock) -> Span:
         length=made.milliseconds,
         note=", ".join(notes),
         failed=made.error is not None,
+    )
+
+
+def _helped(event: SubagentEnded, clock: _Clock) -> Span:
+    """Part of the tool that began it: counted once, drawn beside it."""
+    return Span(
+        stage="tool",
+        name=f"subagent {event.child}",
+        start=_before(event, event.milliseconds, clock),
+        length=event.milliseconds,
+        note=f"{event.outcome}, {event.tokens:,} tokens",
+        failed=event.outcome in _BAD,
     )
 
 

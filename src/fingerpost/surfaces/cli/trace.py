@@ -10,13 +10,15 @@ import click
 from fingerpost.surfaces.cli.options import house_options
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
 
     from fingerpost.events import Event
     from fingerpost.settings import Settings
     from fingerpost.store import Store
 
 PAGE = 1_000
+DEEPEST = 5  # subagents of subagents
+MOST_CHILDREN = 50  # drawn with their own journeys; the others are named
 
 
 @click.command()
@@ -24,6 +26,8 @@ PAGE = 1_000
 @house_options
 def trace(identity: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
     """Draw the journey of one call (cal_…) or packet (pkt_…): repairs, rulings, waits, attempts, cuts.
+
+    Subagents are drawn inside of the packet that began them.
 
     \b
     Examples:
@@ -44,7 +48,7 @@ def trace(identity: str, config: Path | None, servers: Path | None, as_json: boo
         from fingerpost.surfaces.cli.journey import draw
         from fingerpost.surfaces.cli.screen import output
 
-        output().print(draw(identity, events))
+        output().print(draw(identity, events, await children_of(store, events)))
         return 0
 
     from fingerpost.surfaces.cli.house import with_store
@@ -98,6 +102,21 @@ async def events_of(store: Store, identity: str) -> list[Event]:
             whole = _read(store, packet_id=event.packet_id)
             return [one async for one in whole if getattr(one, "call_id", None) == identity]
     return []
+
+
+async def children_of(store: Store, events: Sequence[Event]) -> dict[str, Sequence[Event]]:
+    """The events of every subagent these tell of, and of theirs, by packet: as many as are drawn."""
+    from fingerpost.events import SubagentBegan
+
+    found: dict[str, Sequence[Event]] = {}
+    level: Sequence[Event] = events
+    for _ in range(DEEPEST):
+        begun = dict.fromkeys(event.child for event in level if isinstance(event, SubagentBegan))
+        new = [child for child in begun if child not in found][: MOST_CHILDREN - len(found)]
+        for child in new:
+            found[child] = [event async for event in _read(store, packet_id=child)]
+        level = [event for child in new for event in found[child]]
+    return found
 
 
 async def _read(

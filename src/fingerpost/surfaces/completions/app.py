@@ -211,9 +211,10 @@ class Completions:
 
     def _turn(self, inbound: Inbound, principal: Principal, question: Question) -> Turn:
         """Everything about how to answer, from the body, the headers and the path."""
-        profiles = self._settings.profiles
+        profiles = self._router.profiles
         _, suffix = split_model(question.model)
-        manner = read_manner(question.manner, inbound.headers, suffix=suffix, profiles=tuple(profiles))
+        theirs = tuple(name for name in profiles if profiles.may_use(name, principal.name))
+        manner = read_manner(question.manner, inbound.headers, suffix=suffix, profiles=theirs)
         place = inbound.place.profile
         if place is not None and manner.profile not in (None, place):
             raise ApiFault(400, f"The path says the profile {place}, the request another.", "profile")
@@ -221,7 +222,7 @@ class Completions:
             question=question,
             manner=manner,
             principal=principal,
-            reach=reach_of(principal, place or manner.profile, profiles),
+            reach=reach_of(principal, place or manner.profile, profiles, api_version=manner.api_version),
             model=self._models.meant(question.model),
             keyless=not self._models.prime,
         )

@@ -56,7 +56,7 @@ def asking_for(turn: Turn, talk: Talk, router: Router) -> Asking:
         server=manner.server,
         max_tools=manner.max_tools,
         persona=manner.persona,
-        directives=manner.directives or _instructions(turn, router),
+        directives=manner.directives,
         max_turns=manner.max_turns,
         seconds=manner.seconds,
         dry_run=bool(manner.dry_run),
@@ -79,9 +79,3 @@ def mode_of(turn: Turn, router: Router) -> str:
     if mode != "auto":
         return mode
     return Mode.KEYLESS if turn.keyless else Mode.SIMPLE
-
-
-def _instructions(turn: Turn, router: Router) -> str | None:
-    named = turn.reach.profile
-    profile = None if named is None else router.settings.profiles.get(named)
-    return None if profile is None else profile.instructions

@@ -25,6 +25,8 @@ def extension_of(ended: Ended) -> JsonObject:
         "tools_used": list(tools_used(ended)),
         "saved_tokens": saved_tokens(ended),
         "sources": list(route.sources),
+        "profile": route.packet.context.profile,
+        "directives": list(route.directives),
         "milliseconds": round(ended.milliseconds, 1),
         "model_milliseconds": round(ended.model_milliseconds, 1),
     }

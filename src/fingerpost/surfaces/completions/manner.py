@@ -11,12 +11,20 @@ from typing import Any, Final, cast
 
 from fingerpost.router.switches import MODES
 from fingerpost.surfaces.completions.faults import ApiFault
+from fingerpost.surfaces.web.reach import VERSION_HEADER
 
 FIELD: Final = "fingerpost"
 HEADER: Final = "x-fingerpost-"
 MOST_TURNS: Final = 100
 MOST_TOOLS: Final = 1000
-LONGEST: Final = {"persona": 20_000, "directives": 20_000, "conversation": 200, "resume": 100, "server": 200}
+LONGEST: Final = {
+    "persona": 20_000,
+    "directives": 20_000,
+    "conversation": 200,
+    "resume": 100,
+    "server": 200,
+    "api_version": 100,
+}
 _YES: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
@@ -26,6 +34,7 @@ class Manner:
 
     mode: str | None = None
     profile: str | None = None
+    api_version: str | None = None  # which profile is meant, where none is named
     persona: str | None = None
     directives: str | None = None
     conversation: str | None = None
@@ -52,6 +61,8 @@ def read_manner(
     """Everything said. Raises `ApiFault` for what is not known here."""
     given: dict[str, Any] = {} if suffix is None else {"mode": suffix}
     where = dict.fromkeys(given, "model")
+    if (version := headers.get(VERSION_HEADER)) is not None:
+        given["api_version"], where["api_version"] = version, VERSION_HEADER
     for name in KNOWN:
         header = f"{HEADER}{name.replace('_', '-')}"
         if (value := headers.get(header)) is not None:

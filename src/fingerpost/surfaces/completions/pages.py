@@ -9,10 +9,11 @@ from fingerpost.surfaces.completions.manner import HEADER, KNOWN
 from fingerpost.surfaces.web.asgi import Header
 from fingerpost.surfaces.web.gate import Gate
 from fingerpost.surfaces.web.pages import page_headers
+from fingerpost.surfaces.web.reach import VERSION_HEADER
 
 _EXPOSED: Final = b"X-Request-Id, X-Fingerpost-Packet, X-Fingerpost-Tools-Used, X-Fingerpost-Saved-Tokens"
 _OWN: Final = tuple(f"{HEADER}{name.replace('_', '-')}" for name in KNOWN)
-_TAKEN: Final = ("authorization", "x-api-key", "content-type", "accept", *_OWN)
+_TAKEN: Final = ("authorization", "x-api-key", "content-type", "accept", VERSION_HEADER, *_OWN)
 _MOST_ASKED: Final = 50
 
 

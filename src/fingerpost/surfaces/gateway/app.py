@@ -43,6 +43,7 @@ log = logging.getLogger("fingerpost.gateway")
 _ALLOWED: Final = (b"allow", b"GET, POST, DELETE, OPTIONS")
 _ANYBODY: Final = (b"access-control-allow-origin", b"*")
 _LOOK_EVERY_S: Final = 15.0
+_PROFILE: Final = "/mcp/p/"
 
 
 class GatewayApp:
@@ -61,8 +62,9 @@ class GatewayApp:
     ) -> None:
         self._settings = settings
         self._health = health
-        self._documents = gate.documents()
-        self._endpoints = endpoints(settings, profiles or {})
+        self._documents = gate.documents
+        self._endpoints = endpoints(settings)
+        self._profiles: Mapping[str, ProfileSettings] = {} if profiles is None else profiles
         self._doors = Doors(gate)
         self._premises = Premises(methods, settings, events, Listeners() if audience is None else audience)
         self._stack = AsyncExitStack()
@@ -101,7 +103,7 @@ class GatewayApp:
         if scope["type"] != "http":
             return
         path: str = scope["path"]
-        endpoint = self._endpoints.get(path)
+        endpoint = self._endpoints.get(path) or profile_endpoint(path, self._profiles)
         if endpoint is None:
             await self._elsewhere(path, scope, send)
             return
@@ -174,7 +176,7 @@ class GatewayApp:
                 state: JsonObject = {"status": "ok", **(self._health() if self._health else {})}
                 await respond(send, 200, encode(state))
                 return
-            if (document := self._documents.get(path)) is not None:
+            if (document := self._documents().get(path)) is not None:
                 await respond(send, 200, encode(document), (JSON_TYPE, _ANYBODY))
                 return
         await respond_fault(send, HttpFault(404, "There is nothing at this address; MCP is at /mcp."))
@@ -186,16 +188,21 @@ class GatewayApp:
             self._premises.sessions.end_idle()
 
 
-def endpoints(settings: GatewaySettings, profiles: Mapping[str, ProfileSettings]) -> dict[str, Endpoint]:
-    """Every path that is one, also with a slash at its end."""
+def profile_endpoint(path: str, profiles: Mapping[str, ProfileSettings]) -> Endpoint | None:
+    """The endpoint of a profile, as they are now."""
+    if not path.startswith(_PROFILE):
+        return None
+    name = path.removeprefix(_PROFILE).removesuffix("/")
+    profile = profiles.get(name)
+    return None if profile is None else Endpoint(path=_PROFILE + name, mode=profile.mode, profile=name)
+
+
+def endpoints(settings: GatewaySettings) -> dict[str, Endpoint]:
+    """Every path that always is one, also with a slash at its end."""
     known = [
         Endpoint(path="/mcp", mode=settings.mode),
         Endpoint(path="/mcp/route", mode="route"),
         Endpoint(path="/mcp/all", mode="all"),
-        *(
-            Endpoint(path=f"/mcp/p/{name}", mode=profile.mode, profile=name)
-            for name, profile in profiles.items()
-        ),
     ]
     return {path: endpoint for endpoint in known for path in (endpoint.path, f"{endpoint.path}/")}
 

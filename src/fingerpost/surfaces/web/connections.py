@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from fingerpost.surfaces.web.cycle import WholeCycle
+
+if TYPE_CHECKING:
+    from uvicorn._types import ASGI3Application
 
 HEAD_BYTES: Final = 64 * 1024
 
@@ -55,6 +60,10 @@ class GuardedProtocol(HttpToolsProtocol):
         self._arriving = False
         self._stop_timer()
         super().on_message_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        cycle.__class__ = WholeCycle  # uvicorn names its own class where it makes one
+        super()._start_asgi_task(cycle, app)
 
     def _start_timer(self) -> None:
         self._timer = self.loop.call_later(self.arrival_seconds, self._cut_off, 408)

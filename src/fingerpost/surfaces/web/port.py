@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import socket
 import threading
@@ -20,6 +21,9 @@ KEEP_ALIVE_S: Final = 120  # longer than an agent thinks between two calls
 BACKLOG: Final = 2048
 STOP_S: Final = 5
 PATIENCE_S: Final = 3.0  # for requests that run when we are told to stop
+# New objects between two looks of the garbage collector. A few calls under way at once have made Python's
+# own 700, all of them alive: looking through them finds nothing and takes a twentieth of a call.
+COLLECT_AFTER: Final = 10_000
 
 
 class Served(Protocol):
@@ -58,6 +62,11 @@ async def serve_app(
         backlog=BACKLOG,
     )
     server = _Server(config, app, started)
+    with _collecting_rarely():
+        await _serve(server, listening, signals=signals)
+
+
+async def _serve(server: _Server, listening: socket.socket, *, signals: bool) -> None:
     async with anyio.create_task_group() as tasks:
         if signals and threading.current_thread() is threading.main_thread():
             tasks.start_soon(_stop_at_signal, server)
@@ -95,6 +104,16 @@ class _Server(uvicorn.Server):
             server.close()
         await self._app.drain(PATIENCE_S if patience is None else patience)
         await super().shutdown(sockets=sockets)
+
+
+@contextmanager
+def _collecting_rarely() -> Generator[None]:
+    usual = gc.get_threshold()
+    gc.set_threshold(max(usual[0], COLLECT_AFTER), *usual[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
 
 
 async def _stop_at_signal(server: uvicorn.Server) -> None:

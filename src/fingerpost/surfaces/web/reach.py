@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fingerpost.errors import FingerpostError
 from fingerpost.records import Principal, Scope
-from fingerpost.settings import ProfileSettings
+from fingerpost.router.profiles import Profiles, scope_of
 from fingerpost.surfaces.web.asgi import Fault
+
+VERSION_HEADER = "x-api-version"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,27 +20,33 @@ class Reach:
     scopes: tuple[Scope, ...]
 
 
-def reach_of(principal: Principal, profile: str | None, profiles: Mapping[str, ProfileSettings]) -> Reach:
+def reach_of(
+    principal: Principal, profile: str | None, profiles: Profiles, *, api_version: str | None = None
+) -> Reach:
     """What this caller may touch under this profile. Raises `Fault` where they may not use it.
 
-    Whoever may use one profile alone means that one when they name none.
+    Whoever may use one profile alone means that one when they name none; others mean the one of the
+    API version they name, or the one they get by default.
     """
     if profile is None and len(principal.profiles) == 1:
         profile = principal.profiles[0]
+    if profile is None or principal.may_use(profile):
+        profile = _meant(principal, profile, profiles, api_version)
     if not principal.may_use(profile):
         yours = ", ".join(principal.profiles)
         raise Fault(403, f"Your key or token is for certain profiles alone. Name one of them: {yours}.")
     own = (principal.scope,) if principal.scope.bounded else ()
-    if profile is None:
-        return Reach(profile=None, scopes=own)
-    settings = profiles.get(profile)
-    if settings is None:
-        raise Fault(404, f"There is no profile {profile[:80]!r} here.")
-    scope = scope_of(settings)
+    scope = None if profile is None else scope_of(profiles[profile])
     return Reach(profile=profile, scopes=own if scope is None else (*own, scope))
 
 
-def scope_of(profile: ProfileSettings) -> Scope | None:
-    """What a profile bounds; None where it bounds nothing."""
-    scope = Scope(servers=profile.servers, tools=profile.tools, effects=profile.effects)
-    return scope if scope.bounded else None
+def _meant(
+    principal: Principal, profile: str | None, profiles: Profiles, api_version: str | None
+) -> str | None:
+    """One that is for others is as good as none."""
+    try:
+        return profiles.meant(
+            profile, caller=principal.name, api_version=api_version, among=principal.profiles
+        )
+    except FingerpostError:
+        raise Fault(404, f"There is no profile {(profile or '')[:80]!r} here.") from None

@@ -6,7 +6,7 @@ from fingerpost.insight import Ledger
 from fingerpost.router import Router
 from fingerpost.settings import Loaded
 from fingerpost.surfaces.api.operation import Operation
-from fingerpost.surfaces.api.resources import audit, figures, pins, servers, settings, tools
+from fingerpost.surfaces.api.resources import assets, audit, feedback, figures, pins, servers, settings, tools
 
 
 def operations(router: Router, ledger: Ledger, loaded: Loaded | None = None) -> tuple[Operation, ...]:
@@ -16,6 +16,8 @@ def operations(router: Router, ledger: Ledger, loaded: Loaded | None = None) -> 
         *servers.operations(router),
         *pins.operations(router),
         *figures.operations(router, ledger),
+        *feedback.operations(router),
         *settings.operations(router, loaded),
         *audit.operations(router),
+        *assets.operations(router),
     )

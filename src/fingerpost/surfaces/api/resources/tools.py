@@ -149,7 +149,7 @@ class Tools:
 
     async def list(self, request: ApiRequest) -> ToolPage:
         query: ToolQuery = request.query
-        if query.profile is not None and query.profile not in self._router.settings.profiles:
+        if query.profile is not None and query.profile not in self._router.profiles:
             raise Problem(404, "There is no such profile", f"The settings have no profile {query.profile!r}.")
         inventory = await take_inventory(self._router, request.principal, query.profile)
 

@@ -19,6 +19,7 @@ const SECTIONS = {
   syntax_stopped: (event) => [note("warn", "Tool syntax in the answer was stopped", event.summary)],
   history_summarised: (event) => [note("info", "The conversation was shortened", event.summary)],
   budget_reached: (event) => [note("bad", "A limit was reached", event.summary)],
+  subagent_began: (event) => [{ type: "subagent", child: event.data.child, request: event.data.request, ended: null }],
 };
 
 /** {request, sections, calls, outcome, time, events}: everything a page shows of one packet. */
@@ -68,6 +69,7 @@ function requestOf(events) {
     prompt: received?.content.original_prompt ?? call?.name ?? "",
     bare: !received && Boolean(call),
     caller: received?.header.caller ?? call?.caller ?? null,
+    parent: received?.header.parent_id ?? null,
     conversation: received?.header.session_id ?? call?.conversation ?? null,
     history: received?.context.history ?? [],
     mode: began?.mode ?? null,
@@ -109,6 +111,8 @@ function sectionsOf(events, calls) {
 
 function madeOf(event, sections, byCall) {
   if (event.kind === "confidence_judged") return judged(event, sections);
+  if (event.kind === "subagent_ended") return ended(event, sections);
+  if (event.kind === "subagent_began" && sections.some((one) => one.child === event.data.child)) return []; // it goes on
   const id = event.data.call_id;
   if (id !== undefined && byCall.has(id)) {
     const call = byCall.get(id);
@@ -127,6 +131,13 @@ function judged(event, sections) {
     return [];
   }
   return [{ type: "review", review: null, confidence: event.data.confidence }];
+}
+
+/** How a subagent ended stands where it began; one that waited and went on ends again. */
+function ended({ data }, sections) {
+  const begun = sections.find((section) => section.type === "subagent" && section.child === data.child);
+  if (begun) begun.ended = data;
+  return [];
 }
 
 function narrowed(event) {
@@ -246,10 +257,13 @@ function timeOf(events, calls, now) {
   return { bars: placed, gaps: axis.gaps, milliseconds: end - start };
 }
 
+const BAD = new Set(["failed", "limited", "left"]);
+
 function barsOfEvent({ kind, at, data }) {
   const to = moment(at);
   if (kind === "request_narrowed") return [bar("narrow", "narrow", to - data.narrowing.milliseconds, to)];
   if (kind === "smart_routing_end") return [bar("narrow", "choose servers", to - data.milliseconds, to)];
+  if (kind === "subagent_ended") return [bar("attempt", `subagent · ${data.outcome}`, to - data.milliseconds, to, BAD.has(data.outcome) ? "bad" : "good")];
   if (kind !== "model_answered") return [];
   const label = `${data.purpose} · ${data.model}${data.stood_in ? " (stood in)" : ""}`;
   return [bar("model", label, to - data.milliseconds, to, data.error ? "bad" : "", data.error ?? "")];

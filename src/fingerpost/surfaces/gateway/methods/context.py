@@ -36,7 +36,7 @@ def context_of(request: ClientRequest, offer: Offer, intent: str = "") -> CallCo
         call_id=new_id("cal"),
         conversation=request.caller_key,
         caller=request.principal.name,
-        profile=request.endpoint.profile,
+        profile=offer.place.profile,
         scopes=offer.scopes,
         request=intent,
     )

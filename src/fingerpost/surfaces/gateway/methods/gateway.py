@@ -15,6 +15,7 @@ from fingerpost.router import Router
 from fingerpost.surfaces.gateway.asking import AskedCalls, open_asking
 from fingerpost.surfaces.gateway.exchange import Audience, ClientRequest, Encoded, Exchange, Refusal
 from fingerpost.surfaces.gateway.methods.description import describe
+from fingerpost.surfaces.gateway.methods.kept import kept_resource
 from fingerpost.surfaces.gateway.methods.levels import Levels
 from fingerpost.surfaces.gateway.methods.logging import Logging
 from fingerpost.surfaces.gateway.methods.materials import LISTS, MaterialMethods
@@ -68,7 +69,7 @@ class GatewayMethods:
         common: dict[str, Answer] = {
             "tools/call": self._tools.call,
             "tools/list": self._tools.list,
-            "resources/read": self._materials.read,
+            "resources/read": self._read,
             "prompts/get": self._materials.prompt,
             "completion/complete": self._materials.complete,
             **dict.fromkeys(LISTS, self._materials.list),
@@ -89,6 +90,10 @@ class GatewayMethods:
             message = f"this gateway has no method {request.method[:80]!r} in protocol {request.version}"
             raise Refusal(METHOD_NOT_FOUND, message)
         return await answer(request, exchange)
+
+    async def _read(self, request: ClientRequest, exchange: Exchange) -> JsonObject:
+        kept = await kept_resource(self._router.calls.results, request)
+        return kept if kept is not None else await self._materials.read(request, exchange)
 
     async def _listen(self, request: ClientRequest, exchange: Exchange) -> JsonObject:
         await self._offers.prepared(request.endpoint, request.principal)

@@ -10,10 +10,10 @@ from typing import Final
 
 import anyio
 
-from fingerpost.events import CatalogChanged, Event
+from fingerpost.events import CatalogChanged, Event, ProfilesChanged
 from fingerpost.records import JsonObject
 from fingerpost.router import Router
-from fingerpost.surfaces.gateway.exchange import Audience, ClientRequest
+from fingerpost.surfaces.gateway.exchange import Audience, ClientRequest, Refusal
 from fingerpost.surfaces.gateway.methods.levels import Levels
 from fingerpost.surfaces.gateway.methods.subscriptions import UPDATED, Subscriptions
 from fingerpost.surfaces.gateway.offers import ToolOffers
@@ -74,7 +74,7 @@ class News:
 
     def emit(self, event: Event) -> None:
         """As a sink of events: the catalog changes for other reasons than a server's list, too."""
-        if type(event) is CatalogChanged and not self._over:
+        if type(event) in (CatalogChanged, ProfilesChanged) and not self._over:
             self._wake()
 
     def _wake(self) -> None:
@@ -93,10 +93,10 @@ class News:
         """A log message that belongs to no request: for sessions that may use the server and want to hear."""
 
         def for_them(request: ClientRequest) -> bool:
-            viewer = self._materials.viewer(request.endpoint, request.principal)
-            return self._levels.wants(request.session, params.get("level")) and self._materials.permits(
-                viewer, server
-            )
+            viewer = self._viewer(request)
+            if viewer is None or not self._levels.wants(request.session, params.get("level")):
+                return False
+            return self._materials.permits(viewer, server)
 
         self._audience.publish(MESSAGE, params, to=for_them)
 
@@ -106,7 +106,9 @@ class News:
         changed = await self._tools.changed()
         if changed:
             self._audience.publish(
-                TOOLS, {}, to=lambda them: self._tools.of(them.endpoint, them.principal).who in changed
+                TOOLS,
+                {},
+                to=lambda them: self._tools.is_one_of(them.endpoint, them.principal, changed),
             )
 
     def listed(self, viewer: Viewer, kind: Kind, fingerprint: bytes) -> None:
@@ -135,7 +137,12 @@ class News:
             self._audience.publish(
                 method,
                 {},
-                to=lambda them, viewers=viewers: (
-                    self._materials.viewer(them.endpoint, them.principal) in viewers
-                ),
+                to=lambda them, viewers=viewers: self._viewer(them) in viewers,
             )
+
+    def _viewer(self, them: ClientRequest) -> Viewer | None:
+        """None for whoever came under a profile that is gone."""
+        try:
+            return self._materials.viewer(them.endpoint, them.principal)
+        except Refusal:
+            return None

@@ -70,7 +70,7 @@ class OwnTools:
             text[:LONGEST_REQUEST],
             asked_for_tools=True,
             caller=request.principal.name,
-            profile=request.endpoint.profile,
+            profile=offer.place.profile,
             scopes=offer.scopes,
             server=cast("str | None", server),
             max_tools=limit,

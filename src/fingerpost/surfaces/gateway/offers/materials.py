@@ -11,6 +11,7 @@ from mcp_types import Prompt, Resource, ResourceTemplate
 from pydantic import BaseModel
 
 from fingerpost.call.patterns import Fit, fits_exactly, fits_somehow
+from fingerpost.call.scopes import bounded_by
 from fingerpost.catalog.materials import Collection, Material, collect
 from fingerpost.records import Effect, Materials, Principal, Scope, ServerState
 from fingerpost.router import Router
@@ -18,7 +19,7 @@ from fingerpost.settings import RuleSettings
 from fingerpost.surfaces.gateway.offers.conforming import conforming
 from fingerpost.surfaces.gateway.offers.encoding import encoded
 from fingerpost.surfaces.gateway.offers.pages import Pages
-from fingerpost.surfaces.gateway.offers.places import Places
+from fingerpost.surfaces.gateway.offers.places import Places, own_scopes
 from fingerpost.surfaces.web.gate import Endpoint
 
 Kind = Literal["resources", "resourceTemplates", "prompts"]
@@ -75,25 +76,37 @@ class MaterialOffers:
     def __init__(self, router: Router, places: Places) -> None:
         self._router = router
         self._places = places
+        self._sources: tuple[Materials | None, ...] = ()
+        self._shelves: OrderedDict[Viewer, Shelf] = OrderedDict()
+        self._read_rules()
+
+    def _read_rules(self) -> None:
+        """The rules about servers as they are now: profiles bring some, and may change."""
+        router = self._router
+        self._version = router.profiles.version
         self._rules = tuple(
             rule for rule in map(_widened, router.settings.policy) if _is_about_a_server(rule)
         )
-        self._by_caller = any(rule.caller is not None for rule in self._rules)
-        self._sources: tuple[Materials | None, ...] = ()
-        self._shelves: OrderedDict[Viewer, Shelf] = OrderedDict()
+        by_rule = any(rule.caller is not None for rule in self._rules)
+        self._by_caller = by_rule or router.profiles.by_caller
+        self._shelves.clear()
 
     def of(self, endpoint: Endpoint, principal: Principal) -> Shelf:
         """What this caller may use here besides tools."""
-        place = self._places.of(endpoint)
-        scopes = place.scopes(principal)
-        return self.seen_by((place.profile, scopes, principal.name if self._by_caller else None))
+        return self.seen_by(self.viewer(endpoint, principal))
 
     def viewer(self, endpoint: Endpoint, principal: Principal) -> Viewer:
         """Those who see the same are the same."""
-        place = self._places.of(endpoint)
-        return (place.profile, place.scopes(principal), principal.name if self._by_caller else None)
+        self._up_to_date()
+        place = self._places.of(endpoint, principal)
+        return (place.profile, own_scopes(principal), principal.name if self._by_caller else None)
+
+    def _up_to_date(self) -> None:
+        if self._version != self._router.profiles.version:
+            self._read_rules()
 
     def seen_by(self, viewer: Viewer) -> Shelf:
+        self._up_to_date()
         sources = self._read()
         if not _same(sources, self._sources):
             self._sources = sources
@@ -108,6 +121,7 @@ class MaterialOffers:
     def permits(self, viewer: Viewer, server: str) -> bool:
         """Whether this caller may use what a server offers besides tools: all of that only reads."""
         profile, scopes, caller = viewer
+        scopes = bounded_by(scopes, profile, self._router.profiles.bounds)
         return all(_covers(scope, server) for scope in scopes) and self._ruled(server, caller, profile)
 
     def _read(self) -> tuple[Materials | None, ...]:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from fingerpost.errors import FingerpostError
 from fingerpost.records import Principal, Scope
-from fingerpost.settings import ProfileSettings, Settings
+from fingerpost.router import Router
+from fingerpost.router.profiles import scope_of
+from fingerpost.settings import ProfileSettings
 from fingerpost.surfaces.gateway.exchange import Refusal
 from fingerpost.surfaces.web.gate import Endpoint
-from fingerpost.surfaces.web.reach import scope_of
 
 INVALID_REQUEST: Final = -32600
+_KEPT: Final = 1000  # callers
 
 
 class UnknownProfile(Refusal):
-    """The path names a profile that is not configured: as good as a path that does not exist."""
+    """The path names a profile that is not there for this caller: as good as a path that does not exist."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -36,40 +39,66 @@ class Place:
 
     def scopes(self, principal: Principal) -> tuple[Scope, ...]:
         """What bounds this caller here. Mostly nothing does."""
-        own = (principal.scope,) if principal.scope.bounded else ()
+        own = own_scopes(principal)
         return own if self.scope is None else (*own, self.scope)
 
 
+def own_scopes(principal: Principal) -> tuple[Scope, ...]:
+    """What bounds this caller everywhere."""
+    return (principal.scope,) if principal.scope.bounded else ()
+
+
 class Places:
-    """The endpoints there are."""
+    """The endpoints there are, with the profiles as they are now."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._known: dict[tuple[str, str | None], Place] = {}
+    def __init__(self, router: Router) -> None:
+        self._settings = router.settings
+        self._profiles = router.profiles
+        self._version = self._profiles.version
+        self._known: dict[tuple[str, str | None, str | None], Place] = {}
+        self._names: dict[tuple[str | None, str, tuple[str, ...]], str | None] = {}  # by path and caller
 
-    def of(self, endpoint: Endpoint) -> Place:
-        """What this endpoint means. Raises `UnknownProfile`."""
-        key = (endpoint.mode, endpoint.profile)
+    def of(self, endpoint: Endpoint, principal: Principal) -> Place:
+        """What this endpoint means to this caller. Raises `UnknownProfile`."""
+        if self._version != self._profiles.version:
+            self._version = self._profiles.version
+            self._known.clear()
+            self._names.clear()
+        name = self._meant(endpoint, principal)
+        key = (endpoint.mode, endpoint.profile, name)
         place = self._known.get(key)
         if place is None:
-            place = self._read(endpoint)
-            self._known[key] = place
+            place = self._known[key] = self._read(endpoint, name)
         return place
 
-    def _read(self, endpoint: Endpoint) -> Place:
+    def _meant(self, endpoint: Endpoint, principal: Principal) -> str | None:
+        """The profile of the path; where it has none, the one this caller gets."""
+        if not self._profiles and endpoint.profile is None:
+            return None
+        key = (endpoint.profile, principal.name, principal.profiles)
+        if key not in self._names:
+            if len(self._names) >= _KEPT:
+                self._names.clear()
+            try:
+                self._names[key] = self._profiles.meant(
+                    endpoint.profile, caller=principal.name, among=principal.profiles
+                )
+            except FingerpostError:
+                raise UnknownProfile(endpoint.profile or "") from None
+        return self._names[key]
+
+    def _read(self, endpoint: Endpoint, name: str | None) -> Place:
         gateway = self._settings.gateway
         common = (gateway.instructions,) if gateway.instructions else ()
-        if endpoint.profile is None:
-            mode = gateway.mode if endpoint.mode == "auto" else endpoint.mode
+        mode = gateway.mode if endpoint.mode == "auto" else endpoint.mode
+        if name is None:
             return Place(mode=mode, pinned=gateway.pinned, instructions=common)
-        profile = self._settings.profiles.get(endpoint.profile)
-        if profile is None:
-            raise UnknownProfile(endpoint.profile)
+        profile = self._profiles[name]
         return Place(
-            mode=profile.mode,
-            profile=endpoint.profile,
+            mode=mode if endpoint.profile is None else profile.mode,
+            profile=name,
             scope=scope_of(profile),
-            pinned=profile.pinned,
+            pinned=profile.pinned or (gateway.pinned if endpoint.profile is None else ()),
             instructions=(*common, *_words(profile)),
         )
 

@@ -14,13 +14,13 @@ from fingerpost.catalog import Snapshot
 from fingerpost.records import JsonObject, Principal, Scope, ToolCard
 from fingerpost.router import Router
 from fingerpost.router.sight import View
-from fingerpost.surfaces.gateway.exchange import Encoded
+from fingerpost.surfaces.gateway.exchange import Encoded, Refusal
 from fingerpost.surfaces.gateway.offers import own
 from fingerpost.surfaces.gateway.offers.definitions import Definitions
 from fingerpost.surfaces.gateway.offers.encoding import encoded
 from fingerpost.surfaces.gateway.offers.modes import ROUTE, decide
 from fingerpost.surfaces.gateway.offers.pages import Hints, Pages
-from fingerpost.surfaces.gateway.offers.places import Place, Places
+from fingerpost.surfaces.gateway.offers.places import Place, Places, own_scopes
 from fingerpost.surfaces.web.gate import Endpoint
 
 FRESH_MS: Final = 30_000  # how long a client may keep a list without asking; changes are announced besides
@@ -31,7 +31,8 @@ MANY: Final = 500  # tools: to see which of them are hidden is then work for a t
 
 V = TypeVar("V")
 _Key = tuple[str, str | None, str | None, tuple[Scope, ...]]
-Who = tuple[str, str | None, tuple[Scope, ...], str | None]
+# The endpoint's mode and profile; the bounds and profiles of their key; their name where it matters.
+Who = tuple[str, str | None, tuple[Scope, ...], tuple[str, ...], str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +63,11 @@ class ToolOffers:
     """Offers by endpoint and caller."""
 
     def __init__(self, router: Router) -> None:
-        self.places = Places(router.settings)
+        self.places = Places(router)
         self._router = router
         self._settings = router.settings
-        self._by_caller = any(rule.caller is not None for rule in router.settings.policy)
+        self._profiles_version = 0
+        self._by_caller = False
         self._definitions = Definitions()
         self._snapshot: Snapshot | None = None
         self._offers: dict[_Key, Offer] = {}
@@ -97,12 +99,11 @@ class ToolOffers:
     def _known(
         self, endpoint: Endpoint, principal: Principal
     ) -> tuple[Offer | None, Place, tuple[Scope, ...], _Key]:
-        snapshot = self._router.tools
-        if snapshot is not self._snapshot:
-            self._renew(snapshot)
-        place = self.places.of(endpoint)
+        self._up_to_date()
+        place = self.places.of(endpoint, principal)
         scopes = place.scopes(principal)
-        key = (endpoint.mode, endpoint.profile, principal.name if self._by_caller else None, scopes)
+        name = principal.name if self._by_caller else None
+        key = (endpoint.mode, endpoint.profile or place.profile, name, scopes)
         return self._offers.get(key), place, scopes, key
 
     def header_schema(self, endpoint: Endpoint, principal: Principal, name: str) -> JsonObject | None:
@@ -115,7 +116,16 @@ class ToolOffers:
         schema = card.definition.get("inputSchema")
         return schema if isinstance(schema, Mapping) else None
 
+    def _up_to_date(self) -> None:
+        snapshot = self._router.tools
+        if snapshot is not self._snapshot or self._router.profiles.version != self._profiles_version:
+            self._renew(snapshot)
+
     def _renew(self, snapshot: Snapshot) -> None:
+        profiles = self._router.profiles
+        rules = self._router.settings.policy
+        self._by_caller = profiles.by_caller or any(rule.caller is not None for rule in rules)
+        self._profiles_version = profiles.version
         self._snapshot = snapshot
         self._offers.clear()
         self._pages.clear()
@@ -125,7 +135,8 @@ class ToolOffers:
         self, endpoint: Endpoint, place: Place, principal: Principal, scopes: tuple[Scope, ...]
     ) -> Offer:
         view = self._router.view(caller=principal.name, profile=place.profile, scopes=scopes)
-        who: Who = (endpoint.mode, place.profile, scopes, principal.name if self._by_caller else None)
+        name = principal.name if self._by_caller else None
+        who: Who = (endpoint.mode, endpoint.profile, own_scopes(principal), principal.profiles, name)
         mode = decide(place.mode, view, self._router.switches.now.smart_routing)
         if place.mode == "auto":
             mode = self._steady(who, mode)
@@ -154,11 +165,28 @@ class ToolOffers:
         if offer.who not in self._given:
             _remember(self._given, offer.who, _Given(self._snapshot))
 
+    def is_one_of(self, endpoint: Endpoint, principal: Principal, those: frozenset[Who]) -> bool:
+        """Whether somebody is among those. Whoever came under a profile that is gone is nobody."""
+        try:
+            who = self.of(endpoint, principal).who
+            return who in those or (*who[:-1], None) in those
+        except Refusal:
+            return False
+
     async def changed(self) -> frozenset[Who]:
         """Whose list is not the one they were given last. Each change is told once."""
+        self._up_to_date()
         changed: list[Who] = []
         for who, before in tuple(self._given.items()):
-            now = await self._now(who, modern=before.modern)
+            if self._by_caller and who[-1] is None:  # it did not matter who they are, and now it does
+                self._given.pop(who, None)
+                changed.append(who)
+                continue
+            try:
+                now = await self._now(who, modern=before.modern)
+            except Refusal:  # their profile is gone: they will hear so when they ask
+                self._given.pop(who, None)
+                continue
             if before.bodies is None:
                 told = before.snapshot is not now.snapshot
             else:
@@ -170,11 +198,10 @@ class ToolOffers:
         return frozenset(changed)
 
     async def _now(self, who: Who, *, modern: bool) -> _Given:
-        mode, profile, scopes, caller = who
+        mode, profile, scopes, profiles, caller = who
         endpoint = Endpoint(path="", mode=mode, profile=profile)
-        place = self.places.of(endpoint)
-        own_scope = tuple(scope for scope in scopes if scope is not place.scope)
-        principal = Principal(name=caller or "", scope=own_scope[0] if own_scope else Scope())
+        scope = scopes[0] if scopes else Scope()
+        principal = Principal(name=caller or "", scope=scope, profiles=profiles)
         pages = self._list(await self.prepared(endpoint, principal), modern=modern)
         return _Given(self._snapshot, pages.bodies, modern)
 

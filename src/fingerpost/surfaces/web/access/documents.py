@@ -22,7 +22,7 @@ class Documents:
         own = (settings.public_url or f"http://{bound}").rstrip("/")
         self._resource = _resource(settings, own)
         self._base = base_of(self._resource) or own
-        self._paths = [*_PATHS, *(f"/mcp/p/{name}" for name in profiles)]
+        self._profiles = profiles
         self._prefix = urlsplit(own).path
 
     def all(self) -> Mapping[str, JsonObject]:
@@ -38,11 +38,12 @@ class Documents:
         }
         if sign_in.scopes:
             document["scopes_supported"] = [*sign_in.scopes]
+        ours = [*_PATHS, *(f"/mcp/p/{name}" for name in self._profiles)]  # those there are now
         paths = {
             "",
             urlsplit(self._resource).path.rstrip("/"),
-            *self._paths,
-            *(f"{self._prefix}{path}" for path in self._paths),
+            *ours,
+            *(f"{self._prefix}{path}" for path in ours),
         }
         return {f"{WELL_KNOWN}{path}": document for path in sorted(paths)}
 

@@ -1,6 +1,6 @@
 // One section of a journey.
 
-import { Badge, Bar, Bidi, Code, Facts, Json, html, visible } from "../ui.js";
+import { Badge, Bar, Bidi, Code, Facts, Json, duration, html, number, visible } from "../ui.js";
 import { CallSection } from "./call.js";
 import { Shortlist } from "./shortlist.js";
 
@@ -17,6 +17,7 @@ const KINDS = {
   question: ({ section }) => html`<h3>Asked back</h3><${Bidi} text=${section.question.text} block=${true} />`,
   answer: Answer,
   note: Note,
+  subagent: Subagent,
 };
 
 export function Section({ section, me, onChanged }) {
@@ -121,6 +122,22 @@ function Confidence({ confidence, tone }) {
 
 function Thought({ section }) {
   return html`<h3>Thought <span class="faint">turn ${section.turn}</span></h3><${Bidi} text=${section.text} block=${true} />`;
+}
+
+/** A request made on behalf of this one: its own journey is a page of its own. */
+function Subagent({ section }) {
+  const { child, request, ended } = section;
+  const [tone, words] = ended ? (ENDS[ended.outcome] ?? ["bad", ended.outcome.replaceAll("_", " ")]) : ["info", "running"];
+  return html`<h3>Subagent <${Badge} tone=${tone}>${words}<//></h3>
+    <${Bidi} text=${request} block=${true} />
+    <${Facts} rows=${[["Journey", html`<${PacketLink} packet=${child} />`], ["Took", ended ? duration(ended.milliseconds) : null], ["Tokens", ended?.tokens ? number(ended.tokens) : null]]} />`;
+}
+
+const ENDS = { answered: ["good", "answered"], waiting: ["warn", "waits for a person"], asked: ["info", "asks back"], declined: ["plain", "declined"] };
+
+/** A request's id, leading to its journey. */
+export function PacketLink({ packet }) {
+  return html`<a href=${`#/live/${encodeURIComponent(packet)}`}><${Code}>${packet}<//></a>`;
 }
 
 function Answer({ section }) {

@@ -1,8 +1,9 @@
 // A journey on the page: the same for Live and Ask.
 
 import { Facts, Json, Tabs, html, useMemo, useState } from "../ui.js";
+import { Feedback } from "../feedback.js";
 import { journeyOf } from "../journey.js";
-import { Section } from "./sections.js";
+import { PacketLink, Section } from "./sections.js";
 import { TimeAxis } from "./axis.js";
 import { Badge, Bidi, Code, Empty, Time, duration, number, visible } from "../ui.js";
 
@@ -57,6 +58,7 @@ function Steps({ journey, running, me, onChanged, withAnswer }) {
       )}
       ${running ? html`<li class="step step-running" role="status"><span class="spinner" aria-hidden="true"></span> On its way…</li>` : null}
     </ol>
+    ${running ? null : html`<${Feedback} key=${journey.events[0].packet_id} journey=${journey} me=${me} />`}
   </div>`;
 }
 
@@ -83,6 +85,7 @@ export function RequestFacts({ journey, line }) {
     rows=${[
       ["When", request.at ? html`<${Time} at=${request.at} />` : null],
       ["By", request.caller ? html`<${Bidi} text=${request.caller} />` : null],
+      ["On behalf of", request.parent ? html`<${PacketLink} packet=${request.parent} />` : null],
       ["Mode", request.mode ?? line?.mode],
       ["Profile", request.profile ? html`<${Bidi} text=${request.profile} />` : null],
       ["Models", request.models.map(visible).join(", ")],

@@ -10,10 +10,12 @@ import { Bidi, Button, Field, Page, Problem, html, useEffect, useMemo, useReduce
 
 const EXAMPLES = [
   { text: "What time is it in Tokyo right now?", hint: "one tool that only reads" },
-  { text: 'Read the file "notes.md"', hint: "a file of the example workspace" },
+  { text: "What does notes/retries.md say about writes?", hint: "a note of the example workspace" },
+  { text: "Which files mention retry?", hint: "a search in the example workspace" },
   { text: "hello", hint: "no tool is needed" },
   { text: "מה השעה עכשיו בטוקיו?", hint: "the time in Tokyo, in Hebrew" },
-  { text: 'Write the file "hello.txt" with the content "Hello from Fingerpost"', hint: "writes, so a person is asked first" },
+  { text: 'Create a file "hello.txt" with the content "Hello from Fingerpost"', hint: "writes, so a person is asked first" },
+  { text: "Run the tests", hint: "a command: shown, and not run until commands are switched on" },
 ];
 
 const MODES = {
@@ -78,7 +80,7 @@ function Wishes({ wish, change, me }) {
     ${me.profiles?.length
       ? html`<${Field} label="Profile">
           <select value=${wish.profile} onChange=${(event) => change({ profile: event.target.value })}>
-            ${me.profile_required ? null : html`<option value="">none</option>`}
+            ${me.profile_required ? null : html`<option value="">${me.default_profile ? `as usual: ${visible(me.default_profile)}` : "none"}</option>`}
             ${me.profiles.map((profile) => html`<option key=${profile} value=${profile}>${visible(profile)}</option>`)}
           </select>
         <//>`
@@ -222,10 +224,20 @@ function Outcome({ run, start, me }) {
         ${run.route ? html`<a class="push" href=${`#/live/${encodeURIComponent(run.route.packet_id)}`}>Open in Live</a>` : null}</div>
       ${answer ? html`<${Bidi} text=${answer} block=${true} class="answer-text" />` : html`<p class="faint"><span class="spinner" aria-hidden="true"></span> On its way…</p>`}
       <${Sources} sources=${sources} />
+      <${Directives} directives=${run.route?.directives ?? []} />
       ${outcome === "asked" && run.route?.question ? html`<${Reply} run=${run} start=${start} />` : null}
       ${run.route ? html`<${Spent} journey=${journey} line=${null} />` : null}
     </section>
     <${Below} run=${run} me=${me} />`;
+}
+
+/** What a VR or AR client would carry out, in order. */
+function Directives({ directives }) {
+  if (!directives.length) return null;
+  return html`<section class="stack" aria-label="Directives">
+    <h3>Directives</h3>
+    <ol>${directives.map((one) => html`<li key=${one.id}><code>${visible(one.directive)}</code> ${one.target ? html`<${Bidi} text=${one.target} /> ` : null}<code>${visible(JSON.stringify(one.parameters))}</code></li>`)}</ol>
+  </section>`;
 }
 
 const Below = ({ run, me }) => (run.events.length ? html`<${Journey} events=${run.events} running=${run.busy === "ask"} me=${me} withAnswer=${false} />` : null);

@@ -1,6 +1,7 @@
 // Insight: what routing does for its people, in figures over time. What each one means: docs/insight.md.
 import { Chip, Empty, Page, Problem, Skeleton, Table, duration, html, number, useEffect, useLoad, useState } from "../ui.js";
 import { Chart, Curve, Lines, RankedBars, StackedBars, momentOf, percent } from "../charts.js";
+import { Learned } from "./learned.js";
 import { linkTo } from "./tools.js";
 
 const RANGES = [
@@ -25,6 +26,7 @@ export default function Insight() {
     ${error ? html`<${Problem} error=${error} onRetry=${reload} />` : null}
     ${!data && loading ? html`<${Skeleton} lines=${10} />` : null}
     ${data ? html`<${Figures} figures=${data} />` : null}
+    ${data ? html`<${Learned} />` : null}
   <//>`;
 }
 

@@ -125,7 +125,7 @@ function rowOf(line) {
   return html`<li key=${line.packet_id}>
     <a class="line ${line.state}" href=${`#/live/${encodeURIComponent(line.packet_id)}`}>
       <span class="line-time"><time datetime=${line.at} title=${exact(line.at)}>${clock(line.at)}</time></span>
-      <span class="line-prompt">${line.kind === "call" ? html`<span class="line-kind">${line.kind}</span>` : null}<bdi dir="auto">${visible(line.prompt || "(no words)")}</bdi></span>
+      <span class="line-prompt">${line.kind === "call" ? html`<span class="line-kind">${line.kind}</span>` : null}${line.parent ? html`<span class="line-kind">subagent</span>` : null}<bdi dir="auto">${visible(line.prompt || "(no words)")}</bdi></span>
       <span class="line-tools">${toolsOf(line)}</span>
       <span class="line-outcome"><span class="badge ${tone}">${words}</span></span>
       <span class="line-saved end" title="Tokens saved against offering every tool">${line.saved_tokens ? number(line.saved_tokens) : "–"}</span>

@@ -1,0 +1,1 @@
+"""Charts: what is shown, and how it is drawn."""

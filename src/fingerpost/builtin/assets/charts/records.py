@@ -1,0 +1,40 @@
+"""What a chart shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+ChartType = Literal["bar", "line", "scatter", "pie"]
+TYPES: Final[tuple[ChartType, ...]] = get_args(ChartType)
+MOST_SERIES: Final = 8
+MOST_POINTS: Final = 2_000  # of all series together
+MOST_SLICES: Final = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """Values that belong together. None where there is none for a label."""
+
+    name: str
+    values: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """Labels with values in one or more series. `places` are numbers for the labels, where they are such."""
+
+    labels: tuple[str, ...]
+    series: tuple[Series, ...]
+    places: tuple[float, ...] = ()
+    type: ChartType = "bar"
+    title: str = ""
+    x_label: str = ""
+    y_label: str = ""
+
+    @property
+    def about(self) -> str:
+        """In words."""
+        many = f"{len(self.labels)} {'slices' if self.type == 'pie' else 'points'}"
+        several = f" in {len(self.series)} series" if len(self.series) > 1 else ""
+        return f"a {self.type} chart of {many}{several}"

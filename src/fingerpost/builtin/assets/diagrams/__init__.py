@@ -1,0 +1,1 @@
+"""Diagrams: boxes and arrows from a few words."""

@@ -1,0 +1,1 @@
+"""What pictures are made of, and the two ways to write one down."""

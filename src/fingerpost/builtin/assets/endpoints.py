@@ -1,0 +1,209 @@
+"""Pictures and speech from a service that speaks OpenAI's API.
+
+Nothing it sends is believed: sizes and times are bounded, what claims to be a picture has to look
+like one, and an address in a reply is fetched only where the service itself lives.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.to_thread
+
+from fingerpost.builtin.assets.keeping import LARGEST
+from fingerpost.builtin.assets.sniffing import form_of
+from fingerpost.builtin.kit import ToolRefused
+from fingerpost.llm.fields import mapping
+from fingerpost.records import Json, JsonObject
+from fingerpost.redaction import remember, scrub
+from fingerpost.settings import AssetEndpointSettings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    import httpx2
+
+REPLY_BYTES: Final = LARGEST * 4 // 3 + 64 * 1024  # as base64 in JSON
+CONNECT_S: Final = 10.0
+_SHOWN: Final = 200
+_HINTS: Final = {
+    401: "Check its api_key.",
+    403: "Check what its api_key may do.",
+    404: "Check its base_url and model.",
+}
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+
+async def picture(
+    settings: AssetEndpointSettings, prompt: str, *, size: str | None, seconds: float | None
+) -> tuple[str, bytes]:
+    """The form (`png`) and the bytes of a picture of these words."""
+    body: dict[str, Json] = {"prompt": prompt, "n": 1}
+    if size is not None:
+        body["size"] = size
+    async with _service(settings, seconds) as service:
+        reply = await service.post("images/generations", body)
+        first = _first(reply)
+        encoded, address = first.get("b64_json"), first.get("url")
+        if isinstance(encoded, str):
+            data = _decoded(encoded)
+        elif isinstance(address, str):
+            data = await service.fetch(address)
+        else:
+            what = "neither a picture nor where one is"
+            raise _nonsense(what)
+    form = form_of(data)
+    if form not in ("png", "jpg", "webp", "gif"):
+        what = "something that is no picture"
+        raise _nonsense(what)
+    return form, data
+
+
+async def speech(
+    settings: AssetEndpointSettings, text: str, *, voice: str, form: str, seconds: float | None
+) -> tuple[str, bytes]:
+    """The form (`mp3`) and the bytes of these words spoken."""
+    body: dict[str, Json] = {"input": text, "voice": voice, "response_format": form}
+    async with _service(settings, seconds) as service:
+        data = await service.post("audio/speech", body)
+    found = form_of(data)
+    if found not in ("wav", "mp3", "flac", "ogg", "aac"):
+        what = "something that is no sound"
+        raise _nonsense(what)
+    return found, data
+
+
+class _Service:
+    """One conversation with it."""
+
+    def __init__(self, client: httpx2.AsyncClient, settings: AssetEndpointSettings) -> None:
+        self._client = client
+        self._settings = settings
+
+    async def post(self, path: str, body: dict[str, Json]) -> bytes:
+        if self._settings.model is not None:
+            body["model"] = self._settings.model
+        address = f"{self._settings.base_url.rstrip('/')}/{path}"
+        return await self._read("POST", address, json=body, limit=REPLY_BYTES)
+
+    async def fetch(self, address: str) -> bytes:
+        """What lies at an address it named: in the address itself, or where the service is."""
+        if address.startswith("data:"):
+            head, comma, encoded = address.partition(",")
+            if not comma or not head.endswith(";base64"):
+                what = "an address nobody can read"
+                raise _nonsense(what)
+            return await anyio.to_thread.run_sync(_decoded, encoded)
+        if _origin(address) != _origin(self._settings.base_url):
+            message = (
+                "The image service keeps its picture at another address than its own, which is not fetched."
+            )
+            raise ToolRefused(message, hint="Have it answer with b64_json.")
+        return await self._read("GET", address, limit=LARGEST)
+
+    async def _read(self, method: str, address: str, *, limit: int, json: JsonObject | None = None) -> bytes:
+        async with self._client.stream(method, address, json=json) as response:
+            pieces: list[bytes] = []
+            read = 0
+            async for piece in response.aiter_raw():
+                read += len(piece)
+                if read > limit:
+                    raise _nonsense(f"more than {limit:,} bytes")
+                pieces.append(piece)
+            data = b"".join(pieces)
+            if response.status_code != 200:
+                raise _failed(response.status_code, data)
+            return data
+
+
+@asynccontextmanager
+async def _service(settings: AssetEndpointSettings, seconds: float | None) -> AsyncGenerator[_Service]:
+    import httpx2
+
+    if settings.api_key:
+        remember(settings.api_key)
+    allowed = settings.timeout if seconds is None else min(seconds, settings.timeout)
+    client = await anyio.to_thread.run_sync(_client, settings, allowed)
+    try:
+        with anyio.fail_after(allowed):
+            async with client:
+                yield _Service(client, settings)
+    except (TimeoutError, httpx2.TimeoutException) as late:
+        message = f"The service at {_host(settings)} did not answer within {allowed:g} s."
+        raise ToolRefused(message, hint="Raise its timeout in builtin.specialists.") from late
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        said = scrub(str(error))[:_SHOWN] or type(error).__name__
+        message = f"The service at {_host(settings)} cannot be reached: {said}."
+        raise ToolRefused(message, hint="Check its base_url in builtin.specialists.") from error
+
+
+def _client(settings: AssetEndpointSettings, seconds: float) -> httpx2.AsyncClient:
+    """Made in a thread: certificates are read from the disk."""
+    import httpx2
+
+    headers = {"accept-encoding": "identity"}
+    if settings.api_key:
+        headers["authorization"] = f"Bearer {settings.api_key}"
+    timeout = httpx2.Timeout(seconds, connect=min(CONNECT_S, seconds))
+    return httpx2.AsyncClient(timeout=timeout, follow_redirects=False, headers=headers)
+
+
+def _first(reply: bytes) -> Mapping[str, Any]:
+    try:
+        found = json.loads(reply)
+        first = found["data"][0]
+    except (ValueError, RecursionError, KeyError, IndexError, TypeError):
+        what = "nothing that could be understood"
+        raise _nonsense(what) from None
+    return cast("Mapping[str, Any]", first) if isinstance(first, Mapping) else {}
+
+
+def _decoded(encoded: str) -> bytes:
+    try:
+        data = base64.b64decode(encoded, validate=False)
+    except (binascii.Error, ValueError):
+        what = "bytes that cannot be decoded"
+        raise _nonsense(what) from None
+    if len(data) > LARGEST:
+        raise _nonsense(f"more than {LARGEST:,} bytes")
+    return data
+
+
+def _failed(status: int, body: bytes) -> ToolRefused:
+    """Its own words about what went wrong, without secrets."""
+    try:
+        found: object = json.loads(body)
+    except (ValueError, RecursionError):
+        found = None
+    error = mapping(found).get("error", found)
+    words = mapping(error).get("message") or mapping(error).get("detail") or error
+    said = " ".join(words.split()) if isinstance(words, str) else ""
+    detail = f": {scrub(said[:2000])[:_SHOWN]}" if said else ""
+    message = f"The service refused with status {status}{detail}."
+    return ToolRefused(message, hint=_HINTS.get(status, "Try again later, or with other words."))
+
+
+def _nonsense(what: str) -> ToolRefused:
+    return ToolRefused(f"The service answered with {what}.", hint="Check its base_url and model.")
+
+
+def _origin(address: str) -> tuple[str, str, int | None] | None:
+    try:
+        parts = urlsplit(address)
+        return parts.scheme, parts.hostname or "", parts.port or _DEFAULT_PORTS.get(parts.scheme)
+    except ValueError:
+        return None
+
+
+def _host(settings: AssetEndpointSettings) -> str:
+    try:
+        return urlsplit(settings.base_url).netloc.rpartition("@")[2] or "its base_url"
+    except ValueError:
+        return "its base_url"

@@ -1,0 +1,112 @@
+"""Where assets are kept: with the full results of calls, for their caller, for as long.
+
+So whatever fetches a result by its handle fetches an asset, too; they make room for newer
+ones in the same way.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote, unquote
+
+import anyio.to_thread
+
+from fingerpost.builtin.assets.records import Asset
+from fingerpost.builtin.kit import Link
+from fingerpost.call.digest import Results
+from fingerpost.records import JsonObject, new_id
+
+SCHEME: Final = "fingerpost://results/"
+_PLACE: Final = re.compile(r", part (\d{1,4})\b")
+LARGEST: Final = 16 * 1024 * 1024  # packed and as text it has to fit into what is kept of one result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What was kept, and how to find it again."""
+
+    handle: str
+    name: str
+    media_type: str
+    size: int
+    about: str
+
+    @property
+    def uri(self) -> str:
+        return address_of(self.handle, self.name)
+
+    @property
+    def link(self) -> Link:
+        return Link(
+            uri=self.uri,
+            name=self.name,
+            media_type=self.media_type,
+            description=self.about,
+            size=self.size,
+        )
+
+    @property
+    def line(self) -> str:
+        """One line for a model and a person: what it is, and how to get at it."""
+        return (
+            f"Made {self.about}: {self.name}, {self.media_type}, {self.size:,} bytes, kept as {self.handle}. "
+            f"To save it: `fingerpost result {self.handle} --out {self.name}`, "
+            f"or GET /api/assets/{self.handle}."
+        )
+
+
+async def keep(results: Results, made: Asset, *, caller: str | None) -> Kept:
+    """Keep it for this caller."""
+    block = await anyio.to_thread.run_sync(_block, made)
+    handle = await results.keep(new_id("ast"), {"content": [block]}, caller=caller)
+    return Kept(
+        handle=handle,
+        name=made.name,
+        media_type=made.media_type,
+        size=len(made.data),
+        about=made.about,
+    )
+
+
+async def fetch(results: Results, handle: str, *, caller: str | None) -> Asset | None:
+    """The asset kept under this handle, or None: unknown, over, or somebody else's.
+
+    Without a caller it is the owner of the house who asks.
+    """
+    page = await results.page(handle, caller=caller)
+    if page is None or len(page.references) != 1:  # a result that holds something else
+        return None
+    place = _PLACE.search(page.references[0])
+    found = None if place is None else await results.part(handle, int(place[1]))
+    if found is None:
+        return None
+    media_type, data = found
+    return Asset(name=_name(page.references[0]), media_type=media_type, data=data)
+
+
+def address_of(handle: str, name: str) -> str:
+    return f"{SCHEME}{handle}/{quote(name)}"
+
+
+def handle_in(uri: str) -> str | None:
+    """The handle in an address of ours."""
+    return uri.removeprefix(SCHEME).partition("/")[0] if uri.startswith(SCHEME) else None
+
+
+def _name(reference: str) -> str:
+    """The name behind `image/png, 4 KB, part 1, fingerpost://results/res_…/chart.png`."""
+    return unquote(reference.rpartition("/")[2]) if SCHEME in reference else "asset"
+
+
+def _block(made: Asset) -> JsonObject:
+    encoded = base64.b64encode(made.data).decode()
+    # The handle is not known yet: it is made of the call's id. Who reads it back knows it.
+    resource: JsonObject = {
+        "uri": address_of("asset", made.name),
+        "mimeType": made.media_type,
+        "blob": encoded,
+    }
+    return {"type": "resource", "resource": resource}

@@ -1,0 +1,1 @@
+"""Simple bodies as glTF."""

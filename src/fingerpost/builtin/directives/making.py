@@ -1,0 +1,111 @@
+"""A directive, made: checked as its schema says and beyond, numbered, and the same as data and as words."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Final, cast
+
+from fingerpost.builtin.directives.kinds import Kind
+from fingerpost.builtin.directives.shapes import identifier
+from fingerpost.builtin.kit import Caller, OwnTool, Reply, ToolRefused
+from fingerpost.records import Effect, Json, JsonObject, new_id
+
+VERSION: Final = "1"  # of the form of directives; clients refuse what they do not know
+_KEPT: Final = "\n\t"
+_TURNING: Final = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+
+
+def tool_of(kind: Kind) -> OwnTool:
+    """The tool that gives directives of this kind."""
+    target = {"target": identifier(kind.target)} if kind.target else {}
+
+    async def run(arguments: JsonObject, caller: Caller) -> Reply:
+        directive = made(kind, arguments)
+        return Reply(_said(kind, directive), data=directive)
+
+    return OwnTool(
+        name=kind.name,
+        title=kind.title,
+        description=f"{kind.description} Gives a directive that the client carries out.",
+        run=run,
+        # It changes what a person sees. Never repeated, and in the order it was asked for.
+        effect=Effect.WRITE,
+        properties={**target, **kind.parameters},
+        required=(*target, *kind.required),
+        output_schema=output_schema(kind),
+        knowledge={
+            "category": "scene",
+            "keywords": kind.keywords,
+            "examples": kind.examples,
+            "typical_ms": 5,
+            "timeout_ms": 10_000,
+            "structured": True,
+            "when": ("the person asks for something to happen in the VR or AR scene they are in",),
+            "when_not": ("there is no scene: the person only wants to know something",),
+        },
+    )
+
+
+def output_schema(kind: Kind) -> JsonObject:
+    """What a client gets. Further fields may come; those of this version stay as they are."""
+    return {
+        "type": "object",
+        "properties": {
+            "version": {"type": "string", "const": VERSION},
+            "directive": {"type": "string", "const": kind.name},
+            "id": {"type": "string", "pattern": "^dir_[0-9a-f]{32}$"},
+            "target": {"type": ["string", "null"]},
+            "parameters": {
+                "type": "object",
+                "properties": dict(kind.parameters),
+                "required": list(kind.required),
+                "additionalProperties": False,
+            },
+        },
+        "required": ["version", "directive", "id", "target", "parameters"],
+    }
+
+
+def made(kind: Kind, arguments: JsonObject) -> JsonObject:
+    """The directive. Raises `ToolRefused` for what no client could act on."""
+    parameters = {name: value for name, value in arguments.items() if name in kind.parameters}
+    if not kind.required and not parameters and "seconds" in kind.parameters:
+        named = ", ".join(name for name in kind.parameters if name != "seconds")
+        raise ToolRefused(f"{kind.name} says nothing so.", hint=f"Give at least one of {named}.")
+    for name, value in parameters.items():
+        _check(name, value)
+    return {
+        "version": VERSION,
+        "directive": kind.name,
+        "id": new_id("dir"),
+        "target": arguments.get("target") if kind.target else None,
+        "parameters": parameters,
+    }
+
+
+def _check(name: str, value: Json) -> None:
+    """What a JSON schema does not say: numbers are numbers, and text is text that can be shown."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ToolRefused(f"{name} is not a number.", hint="Give a finite one.")
+    if isinstance(value, str) and (bad := next(filter(_unseen, value), None)) is not None:
+        raise ToolRefused(f"{name} holds the character U+{ord(bad):04X}.", hint="Write plain text.")
+    if isinstance(value, Mapping):
+        for inner, each in cast("Mapping[str, Json]", value).items():
+            _check(f"{name}.{inner}", each)
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        for each in value:
+            _check(name, each)
+
+
+def _unseen(character: str) -> bool:
+    """Control characters, half characters, and those that turn text around without being seen."""
+    unseen = unicodedata.category(character) in ("Cc", "Cs") or character in _TURNING
+    return unseen and character not in _KEPT
+
+
+def _said(kind: Kind, directive: JsonObject) -> str:
+    parameters = cast("Mapping[str, Json]", directive["parameters"])
+    words = {name: value for name, value in parameters.items() if isinstance(value, str)}
+    return kind.said.format_map({**words, "target": directive["target"]}) + " The client carries it out."

@@ -1,0 +1,225 @@
+"""`memory_operations`: what is remembered, by person and conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, Literal
+
+from fingerpost.builtin.kit import Caller, OwnTool, Reply, ToolRefused
+from fingerpost.builtin.memory.keeper import Keeper, owner_of
+from fingerpost.records import Effect, JsonObject
+from fingerpost.settings import OwnRule
+from fingerpost.store import Memory, Owner
+
+NAME: Final = "memory_operations"
+FEW: Final = 10
+MOST_SHOWN: Final = 50
+MOST_FORGOTTEN: Final = 50  # by one query; more is `forget_all`, which a person is asked about
+LONGEST_QUERY: Final = 2_000
+LONGEST_SHOWN: Final = 2_000
+
+Scope = Literal["user", "conversation"]
+
+EFFECTS: Final[Mapping[str, Effect]] = {
+    "store": Effect.WRITE,
+    "search": Effect.READ,
+    "list": Effect.READ,
+    "forget": Effect.WRITE,
+    "forget_all": Effect.DESTROY,
+}
+RULES: Final = tuple(
+    OwnRule(server="memory", tool=NAME, operation=operation, verdict="allow", reason=reason)
+    for operation, reason in (
+        ("store", "remembering something for its own person is safe"),
+        ("forget", "forgetting what was named is safe"),
+    )
+)
+
+DESCRIPTION: Final = (
+    "Remember things for the person and find them again, in this conversation or any other. Operations: "
+    "store (`text`; facts, preferences and decisions worth keeping, each complete in itself), "
+    "search (`query`, by words and meaning), list (the newest first), "
+    "forget (`id` of one; or `query`, and then once more with `confirm`, the number it told), "
+    "forget_all (everything; the person is asked). Scope `user` holds in all conversations of the person, "
+    "`conversation` in this one alone. Secrets are refused."
+)
+
+_PROPERTIES: Final[dict[str, JsonObject]] = {
+    "operation": {"type": "string", "enum": list(EFFECTS), "description": "What to do"},
+    "text": {"type": "string", "minLength": 1, "description": "store: what to remember"},
+    "query": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": LONGEST_QUERY,
+        "description": "search: what is looked for; forget: words that are all in what is to be forgotten",
+    },
+    "id": {"type": "string", "minLength": 1, "maxLength": 100, "description": "forget: which one (mem_…)"},
+    "confirm": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": MOST_FORGOTTEN,
+        "description": "forget by query: how many are to be forgotten, as it told before",
+    },
+    "scope": {
+        "type": "string",
+        "enum": ["user", "conversation"],
+        "description": "store: where it holds (user unless said); others: only those",
+    },
+    "limit": {"type": "integer", "minimum": 1, "maximum": MOST_SHOWN, "description": f"Most shown ({FEW})"},
+}
+
+
+def memory_tool(keeper: Keeper) -> OwnTool:
+    """The tool, over this keeper."""
+    return OwnTool(
+        name=NAME,
+        title="Memory",
+        description=DESCRIPTION,
+        run=_Operations(keeper).run,
+        effect=Effect.DESTROY,
+        properties=_PROPERTIES,
+        required=("operation",),
+        knowledge={
+            "operations": dict(EFFECTS),
+            "category": "memory",
+            "typical_ms": 30,
+            "timeout_ms": 30_000,
+            "keywords": (
+                "remember", "memory", "memorise", "memorize", "forget", "recall", "keep in mind", "note that",
+                "my favourite", "my favorite", "i told you", "do you remember",
+            ),
+            "purpose": "Keeps what should still be known later, and finds it again.",
+            "when": (
+                "the person asks to remember or forget something, or what is remembered",
+                "a preference or a fact about the person comes up that will matter again",
+                "a request rests on something said in an earlier conversation",
+            ),
+            "when_not": ("it stands in this conversation already", "it is a password, key or card number"),
+            "examples": (
+                "Remember that I prefer short answers",
+                "What do you remember about my trip?",
+                "Forget what I said about the old address",
+            ),
+        },
+    )  # fmt: skip
+
+
+class _Operations:
+    """What each operation does."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self._do: dict[str, Callable[[JsonObject, Owner], Awaitable[Reply]]] = {
+            "store": self._store,
+            "search": self._search,
+            "list": self._list,
+            "forget": self._forget,
+            "forget_all": self._forget_all,
+        }
+
+    async def run(self, arguments: JsonObject, caller: Caller) -> Reply:
+        return await self._do[str(arguments["operation"])](arguments, owner_of(caller))
+
+    async def _store(self, arguments: JsonObject, owner: Owner) -> Reply:
+        text = _given(arguments, "text", "store")
+        if _scope(arguments, owner) != "conversation":
+            owner = replace(owner, conversation=None)
+        memory, gone = await self._keeper.store(owner, text)
+        where = "in this conversation" if memory.conversation is not None else "in every conversation"
+        room = f" The {gone} oldest went to make room." if gone else ""
+        return Reply(f"Remembered as {memory.memory_id}; it holds {where}.{room}")
+
+    async def _search(self, arguments: JsonObject, owner: Owner) -> Reply:
+        query = _given(arguments, "query", "search")
+        within = await self._within(arguments, owner)
+        found = await self._keeper.search(owner, query, _limit(arguments), within=within)
+        if not found:
+            return Reply("Nothing that is remembered fits this.")
+        return Reply(_lines([one.memory for one in found]))
+
+    async def _list(self, arguments: JsonObject, owner: Owner) -> Reply:
+        standing = _of_scope(await self._keeper.all(owner), _scope(arguments, owner))
+        if not standing:
+            return Reply("Nothing is remembered.")
+        shown = standing[: _limit(arguments)]
+        count = f"{len(standing)} remembered" + (
+            "" if len(shown) == len(standing) else ", the newest of them"
+        )
+        return Reply(f"{count}:\n{_lines(shown)}")
+
+    async def _forget(self, arguments: JsonObject, owner: Owner) -> Reply:
+        named = arguments.get("id")
+        if isinstance(named, str):
+            if not await self._keeper.forget(owner, [named]):
+                message = f"Nothing is remembered as {named!r:.120}."
+                raise ToolRefused(message, hint="`list` and `search` show the ids.")
+            return Reply(f"Forgot {named}.")
+        query = _given(arguments, "query", "forget", or_else="id")
+        standing = await self._keeper.matching(owner, query)
+        found = _of_scope(standing, _scope(arguments, owner))
+        return await self._forget_found(found, arguments, owner)
+
+    async def _forget_found(self, found: Sequence[Memory], arguments: JsonObject, owner: Owner) -> Reply:
+        """What a query means is shown first, and forgotten when its number was said back."""
+        if not found:
+            return Reply("Nothing that is remembered holds all of these words; nothing was forgotten.")
+        if len(found) > MOST_FORGOTTEN:
+            message = f"{len(found)} memories hold these words: too many to forget by a query."
+            raise ToolRefused(message, hint="Use more words, or forget_all.")
+        if arguments.get("confirm") != len(found):
+            told = f"Nothing was forgotten yet. To forget these, call forget again with confirm={len(found)}:"
+            return Reply(f"{told}\n{_lines(found)}")
+        gone = await self._keeper.forget(owner, [memory.memory_id for memory in found])
+        return Reply(f"Forgot {gone}.")
+
+    async def _forget_all(self, arguments: JsonObject, owner: Owner) -> Reply:
+        only = _scope(arguments, owner) == "conversation"
+        gone = await self._keeper.forget_all(owner, conversation_only=only)
+        return Reply(f"Forgot {'what belonged to this conversation' if only else 'everything'}: {gone}.")
+
+    async def _within(self, arguments: JsonObject, owner: Owner) -> frozenset[str] | None:
+        scope = _scope(arguments, owner)
+        if scope is None:
+            return None
+        return frozenset(memory.memory_id for memory in _of_scope(await self._keeper.all(owner), scope))
+
+
+def _scope(arguments: JsonObject, owner: Owner) -> Scope | None:
+    scope = arguments.get("scope")
+    if scope == "conversation":
+        if owner.conversation is None:
+            message = "This call belongs to no conversation."
+            raise ToolRefused(message, hint="Leave `scope` out, or use the scope `user`.")
+        return "conversation"
+    return "user" if scope == "user" else None
+
+
+def _of_scope(standing: Sequence[Memory], scope: Scope | None) -> list[Memory]:
+    """`user`: those that hold everywhere."""
+    if scope is None:
+        return list(standing)
+    return [memory for memory in standing if (memory.conversation is None) == (scope == "user")]
+
+
+def _given(arguments: JsonObject, name: str, operation: str, *, or_else: str = "") -> str:
+    value = str(arguments.get(name) or "").strip()
+    if not value:
+        message = f"{operation} needs `{name}`{f' or `{or_else}`' if or_else else ''}."
+        raise ToolRefused(message)
+    return value
+
+
+def _limit(arguments: JsonObject) -> int:
+    limit = arguments.get("limit")
+    return limit if isinstance(limit, int) else FEW
+
+
+def _lines(shown: Sequence[Memory]) -> str:
+    return "\n".join(_line(memory) for memory in shown[:MOST_SHOWN])
+
+
+def _line(memory: Memory) -> str:
+    text = memory.text if len(memory.text) <= LONGEST_SHOWN else memory.text[: LONGEST_SHOWN - 1] + "…"
+    here = ", this conversation" if memory.conversation is not None else ""
+    return f"- {text} [{memory.memory_id}, {memory.at:%Y-%m-%d}{here}]"

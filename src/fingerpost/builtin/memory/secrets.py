@@ -1,0 +1,70 @@
+"""What must not be remembered: keys, passwords, card numbers. Rather refused once too often than kept."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from fingerpost.redaction import scrub
+
+SHORTEST_CARD: Final = 13
+LONGEST_CARD: Final = 19
+
+_WORDS: Final = (
+    r"pass(?:word|wd|phrase|code)?|pwd|pin(?:[ -]?code)?|secret(?:[ _-]?key)?|api[ _-]?key|access[ _-]?key|"
+    r"(?:access|auth|api|bearer|refresh)[ _-]?token|cvv2?|cvc2?|otp|passwort|kennwort|mot de passe|"
+    r"contraseña|senha|wachtwoord|סיסמה|סיסמא"
+)
+# "the password for the router is hunter2", "PIN: 4711", "api key = …"; between the word and its value a few
+# words may stand, but no end of a sentence.
+_TOLD: Final = re.compile(
+    rf"(?<!\w)(?:{_WORDS})s?(?!\w)[\"'`]?(?:[^\S\n]{{1,3}}[^\s.:=!?;,]{{1,30}}){{0,6}}?[^\S\n]{{0,3}}"
+    r"(?:[:=]|(?<!\w)(?:is|was|ist|lautet|est|es|é|הוא|היא)(?!\w))[^\S\n]{0,3}[\"'`]?(?P<value>\S{3,200})",
+    re.IGNORECASE,
+)
+_PLAIN_WORD: Final = re.compile(
+    r"^[^\W\d_]{1,40}[\"'`.,;:!?)]{0,3}$"
+)  # "the password is wrong": nobody's secret
+_ASSIGNED: Final = re.compile(rf"(?:{_WORDS})s?[\"'`]?\s{{0,3}}[:=]", re.IGNORECASE)
+_DIGITS: Final = re.compile(r"(?<![\w.])\d{1,19}(?:[ \u00a0-]\d{1,19}){0,40}(?!\w)")
+_CARDS: Final = re.compile(
+    r"^(?:4|5[1-5]|2[2-7]|3[47]|3[068]|6011|64[4-9]|65|62|35)"
+)  # how their numbers begin
+
+
+def secret_in(text: str) -> str | None:
+    """What kind of secret the text holds, in words; None where none is seen."""
+    if scrub(text) != text:
+        return "a key, token or password"
+    if any(_holds_card(found[0]) for found in _DIGITS.finditer(text)):
+        return "a card number"
+    if any(_is_value(found) for found in _TOLD.finditer(text)):
+        return "a password or code"
+    return None
+
+
+def _is_value(found: re.Match[str]) -> bool:
+    """Behind a sign anything is a value; behind "is", only what is no ordinary word."""
+    return _ASSIGNED.search(found[0]) is not None or _PLAIN_WORD.match(found["value"]) is None
+
+
+def _holds_card(run: str) -> bool:
+    """Whether some groups of digits that stand together are a card number: a year may stand before it."""
+    groups = re.split(r"[ \u00a0-]", run)
+    for first in range(len(groups)):
+        number = ""
+        for group in groups[first:]:
+            number += group
+            if len(number) > LONGEST_CARD:
+                break
+            if len(number) >= SHORTEST_CARD and _is_card(number):
+                return True
+    return False
+
+
+def _is_card(number: str) -> bool:
+    if _CARDS.match(number) is None:
+        return False
+    digits = [int(sign) for sign in reversed(number)]
+    doubled = [digit * 2 - 9 * (digit > 4) if at % 2 else digit for at, digit in enumerate(digits)]
+    return sum(doubled) % 10 == 0

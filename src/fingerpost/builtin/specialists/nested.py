@@ -1,0 +1,92 @@
+"""Asking on a caller's behalf: within their bounds, for their packet, with a share of what it may cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Unpack
+
+from fingerpost.builtin.kit import Caller
+from fingerpost.builtin.premises import Premises
+from fingerpost.records import RouteOutcome, Scope
+from fingerpost.router.wanted import Asking
+
+if TYPE_CHECKING:
+    from fingerpost.router import Route
+
+SERVER: Final = "specialists"
+_KEPT_BACK: Final = 0.95  # of the caller's time: the rest is for telling what came of it
+_SHOWN: Final = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What one nested request may cost. Its parent's own limits hold as well."""
+
+    tokens: int
+    seconds: float
+    turns: int
+
+    def part(self, of_tokens: float, of_seconds: float) -> Share:
+        """A part of it."""
+        return Share(
+            tokens=max(1, int(self.tokens * of_tokens)),
+            seconds=self.seconds * of_seconds,
+            turns=self.turns,
+        )
+
+
+class Nested:
+    """Nested requests of one call."""
+
+    def __init__(self, premises: Premises, caller: Caller) -> None:
+        self._router = premises.house
+        self._context = caller.context
+        self._limits = premises.settings.builtin.subagents
+
+    @property
+    def has_model(self) -> bool:
+        return bool(self._router.models.prime)
+
+    @property
+    def share(self) -> Share:
+        """All that the call may cost."""
+        seconds, limits = self._limits.max_seconds, self._limits
+        given = None if self._context is None else self._context.seconds
+        if given is not None:
+            seconds = min(seconds, given * _KEPT_BACK)
+        return Share(tokens=limits.max_tokens, seconds=seconds, turns=limits.max_turns)
+
+    @property
+    def at_once(self) -> int:
+        return self._limits.at_once
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The servers that may be used: a specialist that asks specialists would never end."""
+        return tuple(status.name for status in self._router.servers.statuses if status.name != SERVER)
+
+    async def ask(
+        self, text: str, share: Share, *, bounds: tuple[Scope, ...] = (), **asking: Unpack[Asking]
+    ) -> Route:
+        """One nested request. `bounds` come on top of what bounds the caller."""
+        context = self._context
+        asking["tokens"], asking["seconds"], asking["max_turns"] = share.tokens, share.seconds, share.turns
+        if context is None:
+            asking["scopes"] = bounds
+            return await self._router.route(text, **asking)
+        asking["parent"] = context.packet_id
+        asking["caller"], asking["profile"] = context.caller, context.profile
+        asking["scopes"] = (*context.scopes, *bounds)
+        asking["working_directory"], asking["dry_run"] = context.working_directory, context.dry_run
+        return await self._router.route(text, **asking)
+
+
+def problem_of(route: Route) -> str:
+    """Why a nested request brought no answer; empty where it did."""
+    if route.failure is not None:  # a model that failed; what was found without one is no answer here
+        return f"{route.failure}"[:_SHOWN]
+    if route.outcome is RouteOutcome.ANSWERED:
+        return ""
+    if route.outcome is RouteOutcome.LIMITED:
+        return f"it ran out of its share: {route.detail}"[:_SHOWN]
+    return (route.detail or route.answer)[:_SHOWN]

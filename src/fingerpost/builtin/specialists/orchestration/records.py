@@ -1,0 +1,43 @@
+"""Experts, what each of them says, and what is made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expert:
+    """A point of view with a name."""
+
+    name: str
+    view: str = ""  # what it looks at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What one expert says, or why nothing came of it."""
+
+    expert: Expert
+    says: str = ""
+    problem: str = ""
+    packet: str | None = None
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disagreement:
+    """Where experts differ, and who says what."""
+
+    about: str
+    positions: tuple[tuple[str, str], ...]  # name of an expert, and what it says
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synthesis:
+    """One answer out of all views. `read` is False where disagreements could not be told apart from it."""
+
+    answer: str
+    agreements: tuple[str, ...] = ()
+    disagreements: tuple[Disagreement, ...] = ()
+    read: bool = True
+    packet: str | None = None

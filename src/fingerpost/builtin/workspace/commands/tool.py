@@ -1,0 +1,130 @@
+"""What `terminal_operations` and `ai.execute` do with a command: look at it, then show it or run it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import anyio.to_thread
+
+from fingerpost.builtin.kit import Caller, Reply, ToolRefused
+from fingerpost.builtin.workspace.commands.allowed import check_allowed
+from fingerpost.builtin.workspace.commands.elevated import elevated
+from fingerpost.builtin.workspace.commands.jobs import Job, Jobs
+from fingerpost.builtin.workspace.commands.line import words_of
+from fingerpost.builtin.workspace.commands.running import Running
+from fingerpost.builtin.workspace.given import Given
+from fingerpost.builtin.workspace.switches import Act
+from fingerpost.builtin.workspace.workplace import Workplace
+from fingerpost.servers.ring import Ring
+
+_MARGIN: Final = 2.0  # seconds of a caller's deadline left for ending the command and answering
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """Commands of one workplace."""
+
+    work: Workplace
+    jobs: Jobs
+
+    async def run_command(self, given: Given, caller: Caller, *, raised: bool = False) -> Reply:
+        """Run it and wait for its end."""
+        words, folder = await self._ready(given, raised=raised)
+        seconds = self._seconds(given, caller, self.work.settings.command_seconds)
+        act = self._act(given)
+        if act.dry:
+            return Reply(self._shown(act, words, folder, seconds))
+        running = self._running(words, folder, seconds)
+        await running.run(self.work.ground)
+        return Reply(_finished(running), failed=running.timed_out)
+
+    async def run_background(self, given: Given, caller: Caller) -> Reply:
+        """Begin it and answer at once."""
+        words, folder = await self._ready(given, raised=False)
+        seconds = self._seconds(given, None, self.work.settings.background_seconds)
+        act = self._act(given)
+        if act.dry:
+            return Reply(self._shown(act, words, folder, seconds))
+        job = await self.jobs.start(caller.user, self._running(words, folder, seconds))
+        return Reply(f"{job.id} runs: {shlex.join(words)}\nget_output reads what it says, stop ends it.")
+
+    async def get_output(self, given: Given, caller: Caller) -> Reply:
+        """What a background command has said since `offset`."""
+        job = self.jobs.get(caller.user, given.text("job"))
+        output, since = job.running.output, given.number("offset", 0)
+        kept = output.tail()
+        lost = output.written - len(kept)  # bytes before the oldest that is kept
+        text = kept[max(0, since - lost) :].decode("utf-8", "replace")
+        gone = f"; the first {lost} bytes are no longer kept" if lost > since else ""
+        return Reply(f"[{_state(job)}; next offset {output.written}{gone}]\n{text}")
+
+    async def stop(self, given: Given, caller: Caller) -> Reply:
+        """End a background command."""
+        job = self.jobs.get(caller.user, given.text("job"))
+        await self.jobs.stop(job)
+        return Reply(_state(job))
+
+    async def list(self, given: Given, caller: Caller) -> Reply:
+        """All background commands of the caller."""
+        own = self.jobs.of(caller.user)
+        return Reply("\n".join(map(_state, own)) or "Nothing runs in the background.")
+
+    async def _ready(self, given: Given, *, raised: bool) -> tuple[Sequence[str], str]:
+        words = words_of(given.text("command"))
+        check_allowed(words, self.work.settings.commands)
+        why = elevated(words, str(self.work.ground.root))
+        if why is not None and not raised:
+            message = f"`{shlex.join(words)[:200]}` is an elevated command: {why}."
+            hint = "terminal_operations with operation run_elevated runs it, and asks a person each time."
+            raise ToolRefused(message, hint=hint)
+        folder = await anyio.to_thread.run_sync(self._folder, given.text("folder", "."))
+        return words, folder
+
+    def _folder(self, given: str) -> str:
+        with self.work.ground.at(given) as place:
+            place.there()
+            return place.shown
+
+    def _act(self, given: Given) -> Act:
+        return self.work.switches.executing(wished_dry=given.flag("dry_run"))
+
+    def _seconds(self, given: Given, caller: Caller | None, most: float) -> float:
+        asked = given.number("seconds", 0)
+        seconds = min(asked, most) if asked > 0 else most
+        context = None if caller is None else caller.context
+        if context is not None and context.seconds is not None:
+            seconds = min(seconds, max(1.0, context.seconds - _MARGIN))
+        return seconds
+
+    def _running(self, words: Sequence[str], folder: str, seconds: float) -> Running:
+        return Running(
+            words=words, folder=folder, seconds=seconds, output=Ring(self.work.settings.output_bytes)
+        )
+
+    def _shown(self, act: Act, words: Sequence[str], folder: str, seconds: float) -> str:
+        lines = (
+            act.heading,
+            "",
+            f"Would run: {shlex.join(words)}",
+            f"folder: {self.work.ground.root if folder == '.' else self.work.ground.root / folder}",
+            f"limits: {seconds:g} seconds, {self.work.settings.output_bytes} bytes of output",
+            "without a shell, with a small environment",
+        )
+        return "\n".join(lines)
+
+
+def _state(job: Job) -> str:
+    running = job.running
+    return f"{job.id}: {running.how}, {running.took:.1f} s: {shlex.join(running.words)}"
+
+
+def _finished(running: Running) -> str:
+    output = running.output
+    lost = output.written - len(output.tail())
+    heading = f"$ {shlex.join(running.words)}\n[{running.how}, {running.took:.2f} s]"
+    if lost > 0:
+        heading += f"\n[the first {lost} bytes of its output were not kept]"
+    return f"{heading}\n{output.text()}".rstrip("\n")

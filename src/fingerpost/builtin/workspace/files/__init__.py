@@ -1,0 +1,1 @@
+"""`file_operations`: one tool, sixteen operations on the files of the folder."""

@@ -1,0 +1,181 @@
+"""The sixteen operations: what each needs and takes, what it does to the world, and who does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from fingerpost.builtin.workspace.files import listing, moving, reading, writing
+from fingerpost.builtin.workspace.given import Given
+from fingerpost.builtin.workspace.search.grep import Wanted, grep_search
+from fingerpost.builtin.workspace.search.meaning import MeaningIndex
+from fingerpost.builtin.workspace.switches import Act
+from fingerpost.builtin.workspace.text.edits import Edit
+from fingerpost.builtin.workspace.workplace import Workplace
+from fingerpost.records import Effect
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What an operation works with."""
+
+    work: Workplace
+    meaning: MeaningIndex
+
+
+Do = Callable[[Desk, Given, Act], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation of `file_operations`. It blocks: it is run in a thread."""
+
+    effect: Effect
+    do: Do
+    needs: tuple[str, ...]
+    takes: tuple[str, ...] = ()
+
+
+def _search(desk: Desk, given: Given, act: Act) -> str:
+    wanted = Wanted(
+        query=given.text("query"),
+        path=given.text("path", "."),
+        glob=given.text("pattern"),
+        regex=given.flag("regex"),
+        match_case=given.flag("match_case"),
+        around=given.number("context_lines", 0),
+        limit=given.number("limit", 100),
+        everything=given.flag("include_ignored"),
+    )
+    return grep_search(desk.work, wanted)
+
+
+def _edit(given: Given) -> Edit:
+    return Edit(old=given.text("old_string"), new=given.text("new_string"), everywhere=given.flag("all"))
+
+
+_READ, _WRITE, _DESTROY = Effect.READ, Effect.WRITE, Effect.DESTROY
+
+OPERATIONS: Final[Mapping[str, Operation]] = {
+    "read_file": Operation(
+        _READ, lambda desk, given, _: reading.read_file(desk.work, given.text("path")), ("path",)
+    ),
+    "read_range": Operation(
+        _READ,
+        lambda desk, given, _: reading.read_range(
+            desk.work, given.text("path"), given.number("start_line", 1), given.number("end_line", 0)
+        ),
+        ("path", "start_line"),
+        ("end_line",),
+    ),
+    "create_file": Operation(
+        _WRITE,
+        lambda desk, given, act: writing.create_file(
+            desk.work, given.text("path"), given.text("content"), act
+        ),
+        ("path",),
+        ("content", "dry_run"),
+    ),
+    "write_file": Operation(
+        _WRITE,
+        lambda desk, given, act: writing.write_file(
+            desk.work, given.text("path"), given.text("content"), act
+        ),
+        ("path", "content"),
+        ("dry_run",),
+    ),
+    "append_file": Operation(
+        _WRITE,
+        lambda desk, given, act: writing.append_file(
+            desk.work, given.text("path"), given.text("content"), act
+        ),
+        ("path", "content"),
+        ("dry_run",),
+    ),
+    "replace_string": Operation(
+        _WRITE,
+        lambda desk, given, act: writing.replace_string(desk.work, given.text("path"), _edit(given), act),
+        ("path", "old_string", "new_string"),
+        ("all", "dry_run"),
+    ),
+    "multi_replace": Operation(
+        _WRITE,
+        lambda desk, given, act: writing.multi_replace(
+            desk.work, given.text("path"), given.records("edits"), act
+        ),
+        ("edits",),
+        ("path", "dry_run"),
+    ),
+    "insert_text": Operation(
+        _WRITE,
+        lambda desk, given, act: writing.insert_text(
+            desk.work, given.text("path"), given.number("line", 0), given.text("content"), act
+        ),
+        ("path", "line", "content"),
+        ("dry_run",),
+    ),
+    "rename_file": Operation(
+        _WRITE,
+        lambda desk, given, act: moving.rename_file(
+            desk.work, given.text("path"), given.text("new_path"), act
+        ),
+        ("path", "new_path"),
+        ("dry_run",),
+    ),
+    "copy_file": Operation(
+        _WRITE,
+        lambda desk, given, act: moving.copy_file(desk.work, given.text("path"), given.text("new_path"), act),
+        ("path", "new_path"),
+        ("dry_run",),
+    ),
+    "delete": Operation(
+        _DESTROY,
+        lambda desk, given, act: moving.delete(
+            desk.work, given.text("path"), act, recursive=given.flag("recursive")
+        ),
+        ("path",),
+        ("recursive", "dry_run"),
+    ),
+    "list_dir": Operation(
+        _READ,
+        lambda desk, given, _: listing.list_dir(
+            desk.work,
+            given.text("path", "."),
+            deepest=given.number("depth", 1),
+            everything=given.flag("include_ignored"),
+            limit=given.number("limit", 500),
+        ),
+        (),
+        ("path", "depth", "include_ignored", "limit"),
+    ),
+    "find_files": Operation(
+        _READ,
+        lambda desk, given, _: listing.find_files(
+            desk.work,
+            given.text("pattern"),
+            given.text("path", "."),
+            everything=given.flag("include_ignored"),
+            limit=given.number("limit", 200),
+        ),
+        ("pattern",),
+        ("path", "include_ignored", "limit"),
+    ),
+    "grep_search": Operation(
+        _READ,
+        _search,
+        ("query",),
+        ("path", "pattern", "regex", "match_case", "context_lines", "limit", "include_ignored"),
+    ),
+    "semantic_search": Operation(
+        _READ,
+        lambda desk, given, _: desk.meaning.search(
+            given.text("query"), given.text("path", "."), given.number("limit", 5)
+        ),
+        ("query",),
+        ("path", "limit"),
+    ),
+    "file_info": Operation(
+        _READ, lambda desk, given, _: reading.file_info(desk.work, given.text("path")), ("path",)
+    ),
+}

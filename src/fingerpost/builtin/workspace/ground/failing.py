@@ -1,0 +1,37 @@
+"""What the system says when something does not work, as words with a way out."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
+
+from fingerpost.builtin.kit import ToolRefused
+
+_WORDS: Final[dict[int | None, tuple[str, str]]] = {
+    errno.ENOENT: ("is not there (any more)", "list_dir and find_files show what there is."),
+    errno.EEXIST: ("exists already", "Choose another name, or delete it first."),
+    errno.EACCES: ("may not be used: the system refuses it", "Change its permissions, or choose another."),
+    errno.EPERM: ("may not be used: the system refuses it", "Change its permissions, or choose another."),
+    errno.ENOTDIR: ("is not a folder, or changed while it was used", "Try again, or look with list_dir."),
+    errno.EISDIR: ("is a folder", "list_dir shows what is in it."),
+    errno.ELOOP: ("became a link while it was used", "Try again."),
+    errno.ENOTEMPTY: ("is a folder that is not empty", "Say `recursive: true` to delete all that is in it."),
+    errno.ENOSPC: ("could not be written: the disk is full", "Make room and try again; nothing was changed."),
+    errno.EROFS: ("could not be written: the disk can only be read", "Choose another working directory."),
+    errno.ENAMETOOLONG: ("has too long a name", "Choose a shorter one."),
+    errno.EINVAL: ("cannot be moved into itself", "Choose another target."),
+    errno.EXDEV: ("lies on another disk than the target", "Copy it, then delete the original."),
+}
+
+
+@contextmanager
+def told(shown: str) -> Generator[None]:
+    """Whatever the system refuses inside is told as `ToolRefused`, about the path that was meant."""
+    try:
+        yield
+    except OSError as error:
+        words, hint = _WORDS.get(error.errno, (f"cannot be used ({error.strerror or 'no reason given'})", ""))
+        message = f"{shown} {words}."
+        raise ToolRefused(message, hint=hint) from error

@@ -1,0 +1,1 @@
+"""Finding text in files: by what it says literally, by pattern, by meaning."""

@@ -1,0 +1,32 @@
+"""A text that whatever fits a pattern must contain: files without it need not be tried.
+
+Careful rather than clever: where it cannot be told at a glance, there is none.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_ ]+")
+# Alternatives, groups, inline flags and comments change the meaning of what stands beside them.
+_UNCLEAR: Final = re.compile(r"[|()#]")
+_CLASS: Final = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]")
+_ESCAPE: Final = re.compile(r"\\.", re.DOTALL)
+_COUNT: Final = re.compile(r"\{[^{}]*\}")
+_OPTIONAL: Final = frozenset("*?{")
+
+
+def certain_text(pattern: str) -> str:
+    """The longest run of plain characters that is part of every fit; empty: none is certain."""
+    if _UNCLEAR.search(pattern) or not pattern.isascii():
+        return ""
+    plain = _COUNT.sub("{", _CLASS.sub("\0", _ESCAPE.sub("\0", pattern)))
+    best = ""
+    for match in _PLAIN.finditer(plain):
+        run = match.group()
+        if plain[match.end() : match.end() + 1] in _OPTIONAL:
+            run = run[:-1]  # the last one may be missing
+        if len(run) > len(best):
+            best = run
+    return best

@@ -1,0 +1,42 @@
+"""The process that tries a pattern on texts. It may be killed at any time.
+
+Run as a bare program (`python -I -S pattern_worker.py`), so it imports nothing of ours. First comes a
+header, then text after text, each behind its length; each is answered by a line of line numbers.
+"""
+
+import re
+import resource
+import sys
+
+
+def matching_lines(pattern: "re.Pattern[str]", text: str, most: int) -> "list[int]":
+    """The numbers of the lines the pattern is found in, from 0."""
+    found: list[int] = []
+    for number, line in enumerate(text.split("\n")):
+        if pattern.search(line.rstrip("\r")):
+            found.append(number)
+            if len(found) >= most:
+                break
+    return found
+
+
+def _next() -> "bytes | None":
+    length = sys.stdin.buffer.readline()
+    return sys.stdin.buffer.read(int(length)) if length else None
+
+
+def main() -> None:
+    header, _, expression = (_next() or b"1 1\n").partition(b"\n")
+    seconds, match_case = map(int, header.split())
+    # Whoever started us may be gone, and a pattern hears nothing: the system ends us then.
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    pattern = re.compile(expression.decode("utf-8", "surrogatepass"), 0 if match_case else re.IGNORECASE)
+    while (given := _next()) is not None:
+        most, _, text = given.partition(b"\n")
+        found = matching_lines(pattern, text.decode("utf-8", "surrogatepass"), int(most))
+        sys.stdout.buffer.write(" ".join(map(str, found)).encode() + b"\n")
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()

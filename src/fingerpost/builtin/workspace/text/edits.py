@@ -1,0 +1,83 @@
+"""Edits of a text that are certain: what is to be replaced must be there, and as often as was meant."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Final
+
+from fingerpost.builtin.kit import ToolRefused
+from fingerpost.builtin.workspace.text.encodings import lines_of
+
+MOST_PLACES: Final = 8
+_MOST_LINES: Final = 5000  # looked through for one that is near
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """One text for another."""
+
+    old: str
+    new: str
+    everywhere: bool = False
+
+
+def replaced(text: str, edit: Edit, shown: str) -> str:
+    """The text after the edit. Raises `ToolRefused` unless it is clear where."""
+    if not edit.old:
+        message = "`old_string` is empty."
+        raise ToolRefused(
+            message, hint="insert_text adds text where there was none; write_file writes it all."
+        )
+    if edit.old == edit.new:
+        message = "`old_string` and `new_string` are the same."
+        raise ToolRefused(message, hint="Nothing would change.")
+    count = text.count(edit.old)
+    if count == 0:
+        raise _not_found(text, edit.old, shown)
+    if count > 1 and not edit.everywhere:
+        raise _too_many(text, edit.old, count, shown)
+    return text.replace(edit.old, edit.new)
+
+
+def inserted(text: str, line: int, addition: str, shown: str) -> str:
+    """The text with more before a line; one past the last line: at the end; 0: at the end, too."""
+    lines = lines_of(text)
+    if line > len(lines) + 1:
+        message = f"{shown} has {len(lines)} lines, so there is no line {line} to insert before."
+        raise ToolRefused(message, hint=f"Use 1 to {len(lines) + 1}, or 0 for the end.")
+    at = len(lines) if line == 0 else line - 1
+    if at == len(lines) and lines and not lines[-1].endswith(("\n", "\r")):
+        lines[-1] += "\n"
+    if not addition.endswith("\n"):
+        addition += "\n"
+    return "".join((*lines[:at], addition, *lines[at:]))
+
+
+def _not_found(text: str, old: str, shown: str) -> ToolRefused:
+    message = f"{shown} does not contain that text, so nothing was replaced."
+    first = next((line for line in lines_of(old) if line.strip()), old).strip()
+    lines = [line.rstrip("\r\n") for line in lines_of(text)[:_MOST_LINES]]
+    same = [number for number, line in enumerate(lines, start=1) if first and first in line][:3]
+    if same:
+        hint = f"Its first line stands in line {_listed(same)}, but not the rest: compare spaces and indents."
+        return ToolRefused(message, hint=hint)
+    near = difflib.get_close_matches(first, [line.strip() for line in lines if line.strip()], n=1, cutoff=0.6)
+    if near:
+        number = next(number for number, line in enumerate(lines, start=1) if line.strip() == near[0])
+        return ToolRefused(message, hint=f"Line {number} is near: {near[0][:200]}")
+    return ToolRefused(message, hint="Read the file and copy the text exactly, spaces included.")
+
+
+def _too_many(text: str, old: str, count: int, shown: str) -> ToolRefused:
+    places: list[int] = []
+    at = text.find(old)
+    while at >= 0 and len(places) < MOST_PLACES:
+        places.append(text.count("\n", 0, at) + 1)
+        at = text.find(old, at + len(old))
+    message = f"{shown} contains that text {count} times (line {_listed(places)}), so nothing was replaced."
+    return ToolRefused(message, hint="Add more of the lines around it, or say `all: true`.")
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers))

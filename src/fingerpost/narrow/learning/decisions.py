@@ -1,0 +1,101 @@
+"""Which tool was right the last times the same was asked, for as long as that is remembered.
+
+It saves the question which servers a conversation needs: the servers of those tools are
+among them. Nothing else is skipped. Which tool is used, and with which arguments, is
+decided anew, and reviewed and gated as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+import numpy as np
+
+from fingerpost.narrow.experience.similar import Floats
+from fingerpost.narrow.learning.bearing import Bearing
+from fingerpost.narrow.learning.vectors import rows_of
+from fingerpost.records import Choice, Feedback
+
+MOST: Final = 2_000
+NEARLY_THE_SAME: Final = 0.8
+ENOUGH_USES: Final = 2  # that worked, none that failed; a person's word counts for as many
+MOST_TOOLS: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remembered:
+    """The tools that were right for a request, and how often that was so."""
+
+    tools: tuple[str, ...]
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Fact:
+    request: str
+    tool: str
+    worth: int  # negative: it was wrong
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Memory:
+    facts: tuple[_Fact, ...] = ()
+    bearing: Bearing = field(default_factory=lambda: Bearing(()))
+
+
+class Decisions:
+    """Answers from what was right before. Safe to read while it learns."""
+
+    def __init__(self) -> None:
+        self._memory = _Memory()
+
+    @property
+    def count(self) -> int:
+        """How many requests something is remembered for."""
+        return len({fact.request for fact in self._memory.facts if fact.worth > 0})
+
+    def learn(
+        self,
+        choices: Sequence[Choice],
+        said: Sequence[Feedback],
+        *,
+        since: datetime,
+        vectors: Mapping[str, Floats] | None = None,
+    ) -> None:
+        """From what was chosen and said after `since`."""
+        facts = tuple(_facts(choices, said, since))[:MOST]
+        texts = [fact.request for fact in facts]
+        rows = None if vectors is None else rows_of(texts, vectors)
+        self._memory = _Memory(facts=facts, bearing=Bearing(texts, rows))
+
+    def recall(self, text: str, vector: Floats | None = None) -> Remembered | None:
+        """What was right for (nearly) this request, if it was so often enough and never wrong."""
+        memory = self._memory
+        alike = memory.bearing.weights(text, vector)
+        worth: dict[str, int] = {}
+        wrong: set[str] = set()
+        for place in np.flatnonzero(alike >= NEARLY_THE_SAME):
+            fact = memory.facts[int(place)]
+            if fact.worth < 0:
+                wrong.add(fact.tool)
+            else:
+                worth[fact.tool] = worth.get(fact.tool, 0) + fact.worth
+        found = [tool for tool, sum_of in worth.items() if sum_of >= ENOUGH_USES and tool not in wrong]
+        if not found:
+            return None
+        found.sort(key=lambda tool: (-worth[tool], tool))
+        return Remembered(tools=tuple(found[:MOST_TOOLS]), times=worth[found[0]])
+
+
+def _facts(choices: Iterable[Choice], said: Iterable[Feedback], since: datetime) -> Iterable[_Fact]:
+    for one in said:
+        if one.at > since and one.right is not None:
+            yield _Fact(one.request, one.right, ENOUGH_USES)
+        if one.at > since and one.wrong is not None:
+            yield _Fact(one.request, one.wrong, -1)
+    for choice in choices:
+        if choice.at > since:
+            yield _Fact(choice.request, choice.tool, 1 if choice.worked else -1)

@@ -1,0 +1,105 @@
+"""What a person said of the tools their request was given, and what was learned from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class FeedbackVerdict(StrEnum):
+    """Whether the right tool was used."""
+
+    GOOD = "good"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feedback:
+    """One person's word about one request. `should_have` is the tool that would have been right."""
+
+    packet_id: str
+    by: str
+    verdict: FeedbackVerdict
+    request: str
+    at: datetime
+    tool: str | None = None  # the one that is judged; None: none in particular
+    should_have: str | None = None
+    comment: str = ""
+
+    @property
+    def right(self) -> str | None:
+        """The tool this speaks for."""
+        return self.tool if self.verdict is FeedbackVerdict.GOOD else self.should_have
+
+    @property
+    def wrong(self) -> str | None:
+        """The tool this speaks against."""
+        return None if self.verdict is FeedbackVerdict.GOOD else self.tool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Threshold:
+    """A setting that follows measured results: what it is now, what it was set to, and why it moved."""
+
+    name: str
+    base: float
+    value: float
+    at: datetime
+    reason: str = ""
+    samples: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnedCorrection:
+    """What people said of one tool beside another, over all requests."""
+
+    right: str | None  # the tool they speak for
+    wrong: str | None  # the one they speak against
+    times: int
+    by: tuple[str, ...]
+    latest: datetime
+    requests: tuple[str, ...] = ()  # the latest; only those whose words may be seen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnedUse:
+    """How often a tool worked and failed for the requests that are remembered."""
+
+    tool: str
+    worked: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preference:
+    """A tool one person is used to, and what others of its category they use less."""
+
+    person: str
+    tool: str
+    weight: float  # in uses, older ones counting less
+    category: str = ""
+    over: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearningCheck:
+    """What the last comparison on one's own requests said of learning from feedback."""
+
+    at: datetime
+    verdict: str  # "would help", "no loss", "loses" or "too little to say"
+    requests: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """Everything that was learned, as one person may see it."""
+
+    flags: dict[str, bool]
+    corrections: tuple[LearnedCorrection, ...] = ()
+    uses: tuple[LearnedUse, ...] = ()
+    preferences: tuple[Preference, ...] = ()
+    decisions: int = 0  # requests whose servers are remembered
+    thresholds: tuple[Threshold, ...] = ()
+    check: LearningCheck | None = None

@@ -1,0 +1,167 @@
+"""What a person says in their own words, as the answer a tool's question wants: a flat object.
+
+Where the words do not fit what was asked, there is no answer: a yes is never guessed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, cast
+
+from fingerpost.catalog.words import word_set
+from fingerpost.records import Json, JsonObject
+
+LONGEST: Final = 20_000
+MOST_FIELDS: Final = 50
+_YES: Final = word_set(
+    "yes y yep yeah ok okay sure approve approved agreed true go ja oui si sí sim כן בטח אישור"
+)
+_NO: Final = word_set("no n nope reject rejected deny denied never false stop cancel nein non não לא ביטול")
+_FIRST_WORD: Final = re.compile(r"\W{0,5}(\w{1,40})\b[\s.,;:!–—-]{0,10}")
+_NAMED: Final = re.compile(r"^[^\S\n]{0,10}(\w[\w -]{0,60}?)[^\S\n]{0,5}[:=](.{0,20000})$", re.MULTILINE)
+_UNPARSED: Final = object()
+
+
+def answer_of(schema: JsonObject, said: str) -> dict[str, Json] | None:
+    """The answer to a question with this schema; None where the words do not give one."""
+    text = said.strip()[:LONGEST]
+    fields = _fields(schema)
+    if not text or not fields:
+        return None
+    named = _as_object(text, fields) or _by_lines(text, fields)
+    answer = named if named else _as_one(text, fields)
+    required = schema.get("required")
+    wanted = cast("Sequence[str]", required) if isinstance(required, list | tuple) else ()
+    return answer if answer and all(name in answer for name in wanted) else None
+
+
+def options_of(schema: JsonObject) -> tuple[str, ...]:
+    """What will do for the first field of an answer, where only some values will."""
+    first = next(iter(_fields(schema).values()), None)
+    return () if first is None else tuple(_options(first))
+
+
+def _fields(schema: JsonObject) -> dict[str, JsonObject]:
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping):
+        return {}
+    known = [(name, field) for name, field in properties.items() if isinstance(field, Mapping)]
+    return dict(known[:MOST_FIELDS])
+
+
+def _as_object(text: str, fields: Mapping[str, JsonObject]) -> dict[str, Json] | None:
+    """Somebody, or a program, answers with the object itself."""
+    if not text.startswith("{"):
+        return None
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(given, dict):
+        return None
+    return _values(cast("dict[str, Json]", given), fields)
+
+
+def _by_lines(text: str, fields: Mapping[str, JsonObject]) -> dict[str, Json] | None:
+    """`name: value`, a line for each."""
+    names = {name.casefold(): name for name in fields}
+    told = {
+        names[found[1].strip().casefold()]: found[2].strip()
+        for found in _NAMED.finditer(text)
+        if found[1].strip().casefold() in names
+    }
+    return _values(told, fields)
+
+
+def _values(given: Mapping[str, Json], fields: Mapping[str, JsonObject]) -> dict[str, Json] | None:
+    """Each value as its field wants it; None where one does not fit, or none is there."""
+    made = {name: _value(value, fields[name]) for name, value in given.items() if name in fields}
+    if not made or any(value is _UNPARSED for value in made.values()):
+        return None
+    return cast("dict[str, Json]", made)
+
+
+def _as_one(text: str, fields: Mapping[str, JsonObject]) -> dict[str, Json]:
+    """The whole answer for the first field; what is beyond it, or does not fit, for one that takes words."""
+    (name, field), *others = fields.items()
+    spare = next((other for other, schema in others if _takes_words(schema)), None)
+    if field.get("type") == "boolean":
+        verdict, rest = _verdict(text)
+        answer: dict[str, Json] = {} if verdict is None else {name: verdict}
+        return {**answer, spare: rest} if spare is not None and rest else answer
+    value = _value(text, field)
+    if value is not _UNPARSED:
+        return {name: cast("Json", value)}
+    return {} if spare is None else {spare: text}
+
+
+def _takes_words(field: JsonObject) -> bool:
+    return field.get("type") == "string" and not _options(field)
+
+
+def _verdict(text: str) -> tuple[bool | None, str]:
+    """Yes or no, by the first word, and what is said beside it."""
+    found = _FIRST_WORD.match(text)
+    word = "" if found is None else found[1].casefold()
+    if found is None or word not in _YES | _NO:
+        return None, text
+    return word in _YES, text[found.end() :].strip()
+
+
+def _value(said: Json, field: JsonObject) -> object:
+    """A value as the field wants it; `_UNPARSED` where it does not fit."""
+    kind = field.get("type")
+    if kind == "boolean":
+        return said if isinstance(said, bool) else _as_boolean(said)
+    if kind in ("integer", "number"):
+        return _number(said, whole=kind == "integer")
+    if not isinstance(said, str):
+        return _UNPARSED
+    options = _options(field)
+    return _option(said, options) if options else said
+
+
+def _as_boolean(said: Json) -> object:
+    word = said.strip().strip(".!").casefold() if isinstance(said, str) else ""
+    return True if word in _YES else False if word in _NO else _UNPARSED
+
+
+def _number(said: Json, *, whole: bool) -> object:
+    if isinstance(said, bool) or not isinstance(said, str | int | float):
+        return _UNPARSED
+    try:
+        number = float(said)
+    except (ValueError, OverflowError):
+        return _UNPARSED
+    if not math.isfinite(number) or (whole and not number.is_integer()):
+        return _UNPARSED
+    return int(number) if whole else number
+
+
+def _options(field: JsonObject) -> dict[str, str]:
+    """What a person is shown, and the value it stands for."""
+    enum, choices = field.get("enum"), field.get("oneOf")
+    if isinstance(enum, list | tuple):
+        return {value: value for value in cast("Sequence[Json]", enum) if isinstance(value, str)}
+    if not isinstance(choices, list | tuple):
+        return {}
+    made: dict[str, str] = {}
+    for choice in cast("Sequence[Json]", choices):
+        if isinstance(choice, Mapping) and isinstance(value := choice.get("const"), str):
+            title = choice.get("title")
+            made[title if isinstance(title, str) else value] = value
+    return made
+
+
+def _option(said: str, options: Mapping[str, str]) -> object:
+    """By its words, whatever the case, or by its number."""
+    word = said.strip().strip("\"'`“”.!").casefold()
+    for title, value in options.items():
+        if word in (title.casefold(), value.casefold()):
+            return value
+    if word.isdecimal() and 1 <= int(word[:4]) <= len(options):
+        return [*options.values()][int(word[:4]) - 1]
+    return _UNPARSED

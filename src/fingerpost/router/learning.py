@@ -1,0 +1,264 @@
+"""What people say of the tools they were given, and forgetting what was learned.
+
+A word about a request is recorded and audited. Whether it changes anything is for the
+flags to say; that it was said does not depend on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+from fingerpost.catalog import Snapshot
+from fingerpost.errors import CallError, ConfigError, UnknownTool
+from fingerpost.events import (
+    CallFinished,
+    Event,
+    EventSink,
+    FeedbackGiven,
+    LearningForgotten,
+    PacketReceived,
+    RequestNarrowed,
+    RouteBegan,
+    ToolSelected,
+)
+from fingerpost.records import Feedback, FeedbackVerdict, Packet, Scope, utc_now
+from fingerpost.settings import Settings
+from fingerpost.store import Store
+from fingerpost.store.learned import EVERYBODY, Mark
+
+if TYPE_CHECKING:
+    from fingerpost.records import Learned
+    from fingerpost.router.sight import View
+
+What = Literal["corrections", "outcomes", "preferences", "decisions", "thresholds"]
+EVERY_WHAT: Final[tuple[What, ...]] = get_args(What)
+OWN: Final[tuple[What, ...]] = ("corrections", "preferences")  # what belongs to one person
+MOST_EVENTS: Final = 5_000
+LOOKED_BACK: Final = 50  # requests, for somebody's latest
+_NEAR: Final = 3
+
+Look = Callable[[str | None, str | None, tuple[Scope, ...]], Awaitable["View"]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Journey:
+    """What the journal says of one request, as far as it matters here."""
+
+    packet: Packet
+    called: tuple[str, ...]  # tools, each once
+    offered: tuple[str, ...]  # best first
+    profile: str | None
+    scopes: tuple[Scope, ...]
+
+
+class Learning:
+    """One for each router. `changed` is told when what is learned from has changed."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        events: EventSink,
+        *,
+        look: Look,
+        tools: Callable[[], Snapshot],
+        changed: Callable[[], None],
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._events = events
+        self._look = look
+        self._tools = tools
+        self._changed = changed
+
+    async def feedback(
+        self,
+        packet_id: str,
+        verdict: FeedbackVerdict | str,
+        *,
+        by: str,
+        tool: str | None = None,
+        should_have: str | None = None,
+        comment: str = "",
+        scopes: tuple[Scope, ...] = (),
+    ) -> Feedback:
+        """One person's word about one request; a later word of theirs takes its place.
+
+        `tool` is the one that is judged, by default the one that was called. Raises where there is no
+        such request, or where `should_have` is no tool this request could have used.
+        """
+        said = _verdict(verdict)
+        if not by.strip():
+            message = "nobody said this"
+            raise ConfigError(message, hint="Say who does with `by`.")
+        journey = await self._journey(packet_id)
+        judged = await self._judged(journey, tool)
+        right = await self._right(journey, said, judged, should_have, scopes)
+        kept = await self._store.feedback.record(
+            Feedback(
+                packet_id=packet_id,
+                by=by,
+                verdict=said,
+                request=journey.packet.content.original_prompt,
+                at=utc_now(),
+                tool=judged,
+                should_have=right,
+                comment=comment,
+            )
+        )
+        self._events.emit(
+            FeedbackGiven(
+                packet_id=packet_id,
+                verdict=kept.verdict,
+                by=kept.by,
+                tool=kept.tool,
+                should_have=kept.should_have,
+                comment=kept.comment,
+            )
+        )
+        await self._store.journal.flush()
+        self._changed()
+        return kept
+
+    async def about(self, packet_id: str) -> list[Feedback]:
+        """What was said of one request, newest first."""
+        return await self._store.feedback.about(packet_id)
+
+    async def latest(self, *, caller: str | None = None) -> str | None:
+        """The latest request of this caller; None: of whoever asked without a name."""
+        await self._store.journal.flush()
+        recorded = await self._store.journal.newest(kinds=("packet_received",), limit=LOOKED_BACK)
+        for entry in recorded:
+            if isinstance(entry.event, PacketReceived):
+                header = entry.event.packet.header
+                if header.parent_id is None and header.caller in (None, caller):
+                    return header.packet_id
+        return None
+
+    async def learned(self, *, person: str | None = None) -> Learned:
+        """Everything that was learned; `person`: as they may see it, without the words of others."""
+        from fingerpost.router.learned import overview
+
+        return await overview(self._settings, self._store, self._tools(), person=person)
+
+    async def forget(self, *what: str, by: str, person: str | None = None) -> int:
+        """Forget this (all of it when nothing is named), or this person's part of it; how much it was."""
+        wanted = _wanted(what, person)
+        gone = sum([await self._forget(one, person) for one in wanted])
+        for one in wanted:
+            self._events.emit(LearningForgotten(what=one, by=by, person=person, count=gone))
+        await self._store.journal.flush()
+        self._changed()
+        return gone
+
+    async def _forget(self, what: What, person: str | None) -> int:
+        store = self._store
+        match what:
+            case "corrections":
+                return await store.feedback.clear(by=person)
+            case "outcomes":
+                return await store.choices.clear()
+            case "preferences" | "decisions":
+                await store.learned.mark(Mark(what=what, person=person or EVERYBODY, at=utc_now()))
+                return 0
+            case "thresholds":
+                await store.learned.mark(Mark(what=what, person=EVERYBODY, at=utc_now()))
+                return await store.learned.clear_thresholds()
+
+    async def _journey(self, packet_id: str) -> _Journey:
+        await self._store.journal.flush()
+        recorded = await self._store.journal.events(packet_id=packet_id, limit=MOST_EVENTS)
+        journey = _journey([entry.event for entry in recorded])
+        if journey is None:
+            message = f"no request is recorded under {packet_id[:80]!r}"
+            raise CallError(message, hint="`fingerpost ask --explain` and the console show a request's id.")
+        return journey
+
+    async def _judged(self, journey: _Journey, tool: str | None) -> str | None:
+        """The tool that is meant: the one that was called, or would have been first."""
+        if tool is None:
+            if len(journey.called) == 1:
+                return journey.called[0]
+            return journey.offered[0] if not journey.called and journey.offered else None
+        card = self._tools().find(tool)
+        key = tool if card is None else card.key
+        if key not in (*journey.called, *journey.offered):
+            among = ", ".join((*journey.called, *journey.offered)[:_NEAR]) or "none"
+            message = f"{tool[:80]} was neither used nor offered for this request"
+            raise UnknownTool(message, hint=f"There were: {among}.")
+        return key
+
+    async def _right(
+        self,
+        journey: _Journey,
+        said: FeedbackVerdict,
+        judged: str | None,
+        should_have: str | None,
+        scopes: tuple[Scope, ...],
+    ) -> str | None:
+        if should_have is None:
+            return None
+        if said is FeedbackVerdict.GOOD:
+            message = "a tool that was right leaves none that should have been used"
+            raise ConfigError(message, hint="Say bad together with the tool it should have used.")
+        view = await self._look(journey.packet.header.caller, journey.profile, (*journey.scopes, *scopes))
+        card = view.visible.find(should_have)
+        if card is None:
+            near = ", ".join(view.visible.near(should_have))
+            message = f"this request could not have used {should_have[:80]!r}: there is no such tool for it"
+            raise UnknownTool(
+                message, hint=f"Did you mean {near}?" if near else "`fingerpost tools` lists them."
+            )
+        if card.key == judged:
+            message = f"{card.key} is what was used"
+            raise ConfigError(message, hint="Say good, or name another tool.")
+        return card.key
+
+
+def _verdict(text: str) -> FeedbackVerdict:
+    try:
+        return FeedbackVerdict(text)
+    except ValueError:
+        message = f"{text[:40]!r} says neither good nor bad"
+        raise ConfigError(message, hint="Say good or bad.") from None
+
+
+def _wanted(what: Sequence[str], person: str | None) -> tuple[What, ...]:
+    possible = EVERY_WHAT if person is None else OWN
+    if not what:
+        return possible
+    wanted: list[What] = [one for one in possible if one in what]
+    unknown = [one for one in what if one not in possible]
+    if unknown:
+        message = f"{unknown[0][:40]!r} cannot be forgotten" + ("" if person is None else " for one person")
+        raise ConfigError(message, hint=f"There are: {', '.join(possible)}.")
+    return tuple(wanted)
+
+
+def _journey(events: Iterable[Event]) -> _Journey | None:
+    packet: Packet | None = None
+    called: dict[str, None] = {}
+    chosen: dict[str, None] = {}
+    offered: tuple[str, ...] = ()
+    profile, scopes = None, ()
+    for event in events:
+        match event:
+            case PacketReceived():
+                packet = event.packet
+            case RouteBegan():
+                profile, scopes = event.profile, event.scopes
+            case RequestNarrowed() if not offered:
+                offered = tuple(one.tool for one in event.narrowing.shortlist.offered)
+            case ToolSelected() if event.selection is not None:
+                chosen[event.selection.tool] = None
+            case CallFinished():
+                called[event.tool] = None
+            case _:
+                pass
+    if packet is None:
+        return None
+    return _Journey(
+        packet=packet, called=tuple(called or chosen), offered=offered, profile=profile, scopes=scopes
+    )

@@ -1,0 +1,199 @@
+"""The profiles as they are now: who may use which, which is meant, and what each bounds.
+
+They can change while requests run. Everything reads them here, so that nobody goes on with
+those of the start; a profile that was taken away keeps bounding whoever still uses it: nothing
+may be used under it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Final, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from fingerpost.call.patterns import Fit, fits_exactly
+from fingerpost.errors import CallError, ConfigError
+from fingerpost.records import Scope
+from fingerpost.router.wanted import Wanted
+from fingerpost.settings import ProfileFiles, ProfileSettings
+
+LOOK_EVERY_S: Final = 2.0
+NOTHING: Final = Scope(servers=("",))  # no server is called so
+_NAMED: Final = 20
+
+W = TypeVar("W", bound=Wanted)
+Heard = Callable[[tuple[str, ...]], None]  # the names that are new, gone or different
+
+
+class ProfileRefused(CallError):
+    """The profile is for others."""
+
+
+class Profiles(Mapping[str, ProfileSettings]):
+    """By name, always as they are now. `version` grows with every change."""
+
+    def __init__(self, profiles: Mapping[str, ProfileSettings], plans: Mapping[str, str]) -> None:
+        self._now = dict(profiles)
+        self._plans = dict(plans)
+        self._gone: set[str] = set()
+        self._preferred: str | None = None
+        self.version = 1
+        self.problems: tuple[str, ...] = ()  # what is wrong with files as they are now
+        self.bounds: Mapping[str, Scope] = self._bounds()
+
+    def __getitem__(self, name: str) -> ProfileSettings:
+        return self._now[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._now)
+
+    def __len__(self) -> int:
+        return len(self._now)
+
+    # -- who and which ------------------------------------------------------------------------------
+
+    @property
+    def by_caller(self) -> bool:
+        """Whether it matters who asks."""
+        return any(profile.users or profile.plans for profile in self._now.values())
+
+    def may_use(self, name: str, caller: str | None) -> bool:
+        """Whether it is there for this caller. What bounds their key is another matter."""
+        profile = self._now.get(name)
+        return profile is not None and self._closeness(profile, caller) is not None
+
+    def meant(
+        self,
+        named: str | None = None,
+        *,
+        caller: str | None = None,
+        api_version: str | None = None,
+        among: tuple[str, ...] = (),
+    ) -> str | None:
+        """The profile that is meant: by name, by API version, or because it is this caller's.
+
+        `among` are the only ones their key opens. Raises `ConfigError` where there is none of that name,
+        `ProfileRefused` where it is not theirs.
+        """
+        if named is not None:
+            self._check(named, caller)
+            return named
+        theirs = {
+            name: (closeness, name)
+            for name, profile in self._now.items()
+            if (not among or name in among) and (closeness := self._closeness(profile, caller)) is not None
+        }
+        if api_version is not None:
+            versioned = [name for name in theirs if api_version in self._now[name].api_versions]
+            if versioned:
+                return min(versioned, key=lambda name: theirs[name])
+        if self._preferred in theirs:
+            return self._preferred
+        return min((name for name in theirs if self._now[name].default), key=theirs.__getitem__, default=None)
+
+    def prefer(self, name: str | None) -> None:
+        """Whoever names none gets this one, as far as they may use it."""
+        if name is not None:
+            self.known(name)
+        self._preferred = name
+
+    def applied(self, wanted: W) -> W:
+        """What is wanted, under the profile that is meant: its name, and no more tools than it allows."""
+        name = self.meant(
+            wanted.get("profile"), caller=wanted.get("caller"), api_version=wanted.get("api_version")
+        )
+        if name is None:
+            return wanted
+        wanted = wanted.copy()
+        wanted["profile"] = name
+        if (most := self._now[name].max_tools) is not None:
+            wanted["max_tools"] = min(wanted.get("max_tools") or most, most)
+        return wanted
+
+    def _check(self, name: str, caller: str | None) -> None:
+        self.known(name)
+        if not self.may_use(name, caller):
+            message = f"the profile {name} is not for {caller or 'somebody without a name'}"
+            raise ProfileRefused(message, hint="Whoever runs this names them in its users, or in [plans].")
+
+    def known(self, name: str) -> ProfileSettings:
+        """The profile of this name, whoever may use it. Raises `ConfigError`."""
+        profile = self._now.get(name)
+        if profile is None:
+            there = ", ".join(sorted(self._now)[:_NAMED]) or "none"
+            message = f"there is no profile {name[:80]!r}"
+            raise ConfigError(message, hint=f"There are: {there}. `fingerpost profiles` lists them.")
+        return profile
+
+    def _closeness(self, profile: ProfileSettings, caller: str | None) -> int | None:
+        """How much it is theirs: 0 by name, 1 by plan, 2 as everybody's; None where it is not."""
+        if not profile.users and not profile.plans:
+            return 2
+        if caller is None:
+            return None
+        if _one_of(profile.users, caller):
+            return 0
+        return 1 if self.plan_of(caller) in profile.plans else None
+
+    def plan_of(self, caller: str) -> str | None:
+        """The plan this caller is on."""
+        return next((plan for who, plan in self._plans.items() if _one_of((who,), caller)), None)
+
+    # -- bounds -------------------------------------------------------------------------------------
+
+    def _bounds(self) -> dict[str, Scope]:
+        """What may be used under each, those that are gone included."""
+        now = {name: scope_of(profile) for name, profile in self._now.items()}
+        return {
+            **dict.fromkeys(self._gone - now.keys(), NOTHING),
+            **{name: scope for name, scope in now.items() if scope is not None},
+        }
+
+    # -- changing -----------------------------------------------------------------------------------
+
+    def change(
+        self, profiles: Mapping[str, ProfileSettings], problems: tuple[str, ...] = ()
+    ) -> tuple[str, ...] | None:
+        """Take these from now on. The names that changed; None where nothing did, problems included."""
+        before, told = self._now, self.problems
+        changed = tuple(
+            sorted(name for name in {*before, *profiles} if before.get(name) != profiles.get(name))
+        )
+        self.problems = problems
+        if not changed:
+            return None if told == problems else ()
+        self._gone |= before.keys()
+        self._now = dict(profiles)
+        self.bounds = self._bounds()
+        self.version += 1
+        return changed
+
+
+def scope_of(profile: ProfileSettings) -> Scope | None:
+    """What a profile bounds; None where it bounds nothing."""
+    scope = Scope(servers=profile.servers, tools=profile.tools, effects=profile.effects)
+    return scope if scope.bounded else None
+
+
+def _one_of(patterns: tuple[str, ...], name: str) -> bool:
+    return any(fits_exactly(pattern, name) is Fit.YES for pattern in patterns)
+
+
+async def keep_reading(files: ProfileFiles, profiles: Profiles, heard: Heard, *, every: float) -> None:
+    """Look at the files now and then; a broken one leaves its profile as it was, and is told of."""
+    mark = None
+    while True:
+        with suppress(OSError):
+            seen = await anyio.to_thread.run_sync(files.mark)
+            if seen != mark:
+                reading = await anyio.to_thread.run_sync(files.read)
+                kept = {name: profiles[name] for name in reading.broken if name in profiles}
+                problems = tuple(f"{problem} (fix: {problem.fix})" for problem in reading.problems)
+                changed = profiles.change({**kept, **reading.profiles, **files.written}, problems)
+                mark = seen
+                if changed is not None:
+                    heard(changed)
+        await anyio.sleep(every)

@@ -1,0 +1,113 @@
+"""What was recorded, made ready for narrowing: outcomes, corrections, habits, decisions.
+
+It is read again when something new is known, and now and then because another process
+may have recorded something: a person corrects from a terminal what a server routed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import chain
+from typing import Final
+
+import anyio.to_thread
+
+from fingerpost.narrow.experience import Experience
+from fingerpost.narrow.experience.similar import Floats
+from fingerpost.narrow.learning import Corrections, Decisions, Preferences, Remembered, RequestVectors
+from fingerpost.records import utc_now
+from fingerpost.settings import Settings
+from fingerpost.store import Store
+from fingerpost.store.learned import EVERYBODY
+
+AGAIN_S: Final = 5.0
+LOOK_S: Final = 30.0
+
+
+class Recollection:
+    """One for each guide. `refresh` is for the event loop; what it fills is read by other threads."""
+
+    def __init__(self, settings: Settings, store: Store) -> None:
+        flags = settings.flags
+        self._flags = flags
+        self._settings = settings.learning
+        self._store = store
+        self.experience = Experience()
+        self.corrections = Corrections(shared=settings.learning.shared)
+        self.preferences = Preferences()
+        self.decisions = Decisions()
+        self._is_on = (
+            flags.learned_use or flags.learn_from_feedback or flags.preferences or flags.decision_cache
+        )
+        self._vectors: RequestVectors | None = None
+        self._stale = True
+        self._read_at = -LOOK_S
+        self._seen: tuple[object, ...] | None = None
+
+    def compare_by_meaning(self, encode: Callable[[str], Floats]) -> None:
+        """From now on requests are alike in meaning too."""
+        self._vectors = RequestVectors(encode)
+
+    def learned_something(self, *, at_once: bool = False) -> None:
+        """Something was recorded: what is known is out of date. `at_once`: somebody waits to see it."""
+        self._stale = True
+        if at_once:
+            self._read_at = -LOOK_S
+
+    @property
+    def tells_people_apart(self) -> bool:
+        """Whether what is found may depend on who asks."""
+        return self._flags.learn_from_feedback or self._flags.preferences
+
+    def decided(self, text: str, vector: Floats | None) -> Remembered | None:
+        """What was right for this request before, where that is to be remembered."""
+        return self.decisions.recall(text, vector) if self._flags.decision_cache else None
+
+    async def refresh(self) -> bool:
+        """Take in what is new; whether something was."""
+        if not self._is_on or not await self._is_out_of_date():
+            return False
+        self._stale, self._read_at = False, time.monotonic()
+        store = self._store
+        choices = await store.choices.recent()
+        followings = await store.choices.followers()
+        said = await store.feedback.recent()
+        habits_since = await store.learned.marks("preferences")
+        decisions_since = await store.learned.marks("decisions")
+        now = utc_now()
+        half_life = timedelta(days=self._settings.half_life_days)
+        oldest = now - timedelta(days=self._settings.decision_days)
+        since = max(oldest, decisions_since.get(EVERYBODY, oldest))
+
+        def learn() -> None:
+            rows = self._rows([one.request for one in said], [one.request for one in choices])
+            self.experience.learn(choices, followings, vectors=rows[1])
+            self.corrections.learn(said, now=now, half_life=half_life, vectors=rows[0])
+            self.preferences.learn(choices, said, now=now, half_life=half_life, marks=habits_since)
+            known = None if self._vectors is None else self._vectors.known
+            self.decisions.learn(choices, said, since=since, vectors=known)
+
+        await anyio.to_thread.run_sync(learn)
+        return True
+
+    async def _is_out_of_date(self) -> bool:
+        waited = time.monotonic() - self._read_at
+        if waited < AGAIN_S:
+            return False
+        if self._stale:
+            self._seen = await self._store.learned.version()
+            return True
+        if waited < LOOK_S:
+            return False
+        self._read_at = time.monotonic()
+        seen, self._seen = self._seen, await self._store.learned.version()
+        return seen != self._seen
+
+    def _rows(self, said: list[str], chosen: list[str]) -> tuple[Floats | None, Floats | None]:
+        """The vectors of both; those of people's words are made first, the rest at the next times."""
+        if self._vectors is None:
+            return None, None
+        self._stale = not self._vectors.fill(chain(said, chosen)) or self._stale
+        return self._vectors.rows(said), self._vectors.rows(chosen)

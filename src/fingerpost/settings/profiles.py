@@ -1,0 +1,137 @@
+"""Profiles as files: `profiles/NAME.toml` beside the settings, each a `[profiles.NAME]` table of its own.
+
+They are read together with the settings, and again while Fingerpost runs whenever one of them
+changes. Reading never raises: a file that is wrong is a `Problem`, and its neighbours are unaffected.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from fingerpost.settings.document import Document, read_document
+from fingerpost.settings.model import ProfileSettings
+from fingerpost.settings.problems import Origin, Problem, dotted
+from fingerpost.settings.validate import Whereabouts, validate
+
+FOLDER: Final = "profiles"
+SUFFIX: Final = ".toml"
+MOST_FILES: Final = 500
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+Mark = tuple[tuple[str, int, int, int], ...]  # name, time, size and inode of each file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What a folder holds: every good profile, where it is written, and what is wrong with the others."""
+
+    profiles: Mapping[str, ProfileSettings] = field(default_factory=dict[str, ProfileSettings])
+    documents: Mapping[str, Document] = field(default_factory=dict[str, Document])
+    problems: tuple[Problem, ...] = ()
+    broken: frozenset[str] = frozenset()  # names whose file is there, and wrong
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileFiles:
+    """A folder of profiles. It need not exist: then it holds none, until it does."""
+
+    folder: Path
+    shown: str  # as the person would write it
+    written: Mapping[str, ProfileSettings] = field(default_factory=dict[str, ProfileSettings])
+    places: Mapping[str, Origin] = field(default_factory=dict[str, Origin])  # of those in the settings' file
+
+    def mark(self) -> Mark:
+        """Something that is different whenever a file is."""
+        return tuple(_marks(_listed(self.folder)))
+
+    def read(self) -> Reading:
+        """Every file of the folder, those of the settings' own file excluded."""
+        found = _listed(self.folder)
+        profiles: dict[str, ProfileSettings] = {}
+        documents: dict[str, Document] = {}
+        problems: list[Problem] = []
+        broken: set[str] = set()
+        if len(found) > MOST_FILES:
+            message = f"holds more than {MOST_FILES} profiles, and the others are not read"
+            origin = Origin(kind="file", file=self.shown)
+            fix = "move some of them elsewhere"
+            problems.append(Problem(message=message, fix=fix, path=FOLDER, origin=origin))
+        for path in found[:MOST_FILES]:
+            name = path.name.removesuffix(SUFFIX)
+            profile, document, wrong = self._read_one(name, path)
+            if profile is not None and document is not None:
+                profiles[name], documents[name] = profile, document
+            else:
+                broken.add(name)
+            problems += wrong
+        return Reading(
+            profiles=profiles, documents=documents, problems=tuple(problems), broken=frozenset(broken)
+        )
+
+    def _read_one(
+        self, name: str, path: Path
+    ) -> tuple[ProfileSettings | None, Document | None, tuple[Problem, ...]]:
+        shown = f"{self.shown}/{path.name}"
+        if (problem := self._misnamed(name, shown)) is not None:
+            return None, None, (problem,)
+        document = read_document(path, shown, toml=True)
+        if isinstance(document, Problem):
+            return None, None, (replace(document, path=dotted((FOLDER, name))),)
+        where = Whereabouts(document.origin, prefix=(FOLDER, name))
+        profile, problems = validate(ProfileSettings, document.values, where)
+        return profile, document, problems
+
+    def _misnamed(self, name: str, shown: str) -> Problem | None:
+        origin, path = Origin(kind="file", file=shown), dotted((FOLDER, name))
+        if not is_name(name):
+            message = "is a name that no profile can have"
+            fix = "name the file with letters, digits, dots, hyphens and underscores, 64 at most"
+        elif name in self.written:
+            message, fix = f"is written at {self.places.get(name)}, too", "keep one of the two"
+        else:
+            return None
+        return Problem(message=message, fix=fix, path=path, origin=origin)
+
+
+def is_name(name: str) -> bool:
+    """Whether a profile can be called so: it becomes part of an address."""
+    return _NAME.fullmatch(name) is not None
+
+
+def _listed(folder: Path) -> list[Path]:
+    """The files by name. A folder that is not there, or may not be read, holds none."""
+    try:
+        return sorted(
+            path
+            for path in folder.iterdir()
+            if path.suffix == SUFFIX and not path.name.startswith(".") and not path.is_dir()
+        )
+    except OSError:
+        return []
+
+
+def _marks(paths: Iterable[Path]) -> Iterator[tuple[str, int, int, int]]:
+    for path in paths:
+        try:
+            seen = path.stat()
+        except OSError:
+            yield path.name, 0, 0, 0
+        else:
+            yield path.name, seen.st_mtime_ns, seen.st_size, seen.st_ino
+
+
+# -- those that come with Fingerpost ----------------------------------------------------------------
+
+
+def examples() -> dict[str, str]:
+    """Ready profiles, by name: the text of the file each becomes."""
+    shelf = files("fingerpost.settings").joinpath("profile_examples")
+    found = (entry for entry in shelf.iterdir() if entry.name.endswith(SUFFIX))
+    texts = {entry.name.removesuffix(SUFFIX): entry.read_text(encoding="utf-8") for entry in found}
+    return dict(sorted(texts.items()))

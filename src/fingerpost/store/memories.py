@@ -1,0 +1,143 @@
+"""What models were asked to remember: short texts that belong to one person, some to one conversation.
+
+Everything here takes an `Owner`, and nothing is ever found, counted or deleted beyond them. The person
+without a name is somebody like any other: whoever sits at this machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, insert, or_, select
+
+from fingerpost.store.database import Database
+from fingerpost.store.schema import memories
+from fingerpost.store.writer import Writer
+
+AT_ONCE: Final = 500  # ids in one statement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """Whose memories are meant: a person, and the conversation they are in (None: in none)."""
+
+    person: str | None = None
+    conversation: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """One thing to remember. `conversation` None: it holds in every conversation of its person."""
+
+    memory_id: str
+    text: str
+    at: datetime
+    person: str | None = None
+    conversation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """Changes whenever an owner's memories do: one is never changed, and numbers are never given again."""
+
+    count: int
+    newest: int
+
+
+class Memories:
+    """Remembers and forgets."""
+
+    def __init__(self, database: Database, writer: Writer) -> None:
+        self._database = database
+        self._writer = writer
+
+    async def add(self, memory: Memory, *, most: int) -> int:
+        """Keep one more of its person's. How many of their oldest went to make room (beyond `most`)."""
+        return await self._writer.submit(_add, (memory, most))
+
+    async def all(self, owner: Owner, *, limit: int | None = None) -> list[Memory]:
+        """What the owner can see where they are: newest first."""
+        query = select(memories).where(_seen(owner)).order_by(memories.c.seq.desc()).limit(limit)
+        return await self._database.read(lambda found: [_memory(row) for row in found.execute(query)])
+
+    async def stamp(self, owner: Owner) -> Stamp:
+        query = select(func.count(), func.max(memories.c.seq)).where(_seen(owner))
+        count, newest = await self._database.read(lambda found: found.execute(query).one())
+        return Stamp(count, newest or 0)
+
+    async def forget(self, owner: Owner, ids: Sequence[str]) -> int:
+        """Forget those of these that the owner can see; how many that were."""
+        return await self._writer.submit(_forget, (owner, tuple(ids)))
+
+    async def forget_all(self, owner: Owner, *, conversation_only: bool = False) -> int:
+        """Forget everything of the person in every conversation, or what belongs to this conversation."""
+        return await self._writer.submit(_forget_all, (owner, conversation_only))
+
+
+def _person(person: str | None) -> ColumnElement[bool]:
+    return memories.c.person.is_(None) if person is None else memories.c.person == person
+
+
+def _seen(owner: Owner) -> ColumnElement[bool]:
+    """The person's own, and of their conversations only the one they are in."""
+    everywhere = memories.c.conversation.is_(None)
+    here = owner.conversation
+    where = everywhere if here is None else or_(everywhere, memories.c.conversation == here)
+    return and_(_person(owner.person), where)
+
+
+def _add(connection: Connection, new: Sequence[tuple[Memory, int]]) -> list[int]:
+    return [_add_one(connection, memory, most) for memory, most in new]
+
+
+def _add_one(connection: Connection, memory: Memory, most: int) -> int:
+    connection.execute(
+        insert(memories),
+        {
+            "memory_id": memory.memory_id,
+            "person": memory.person,
+            "conversation": memory.conversation,
+            "at": memory.at,
+            "text": memory.text,
+        },
+    )
+    kept = select(memories.c.seq).where(_person(memory.person)).order_by(memories.c.seq.desc())
+    oldest = connection.execute(kept.offset(max(1, most)).limit(1)).scalar()
+    if oldest is None:
+        return 0
+    gone = delete(memories).where(_person(memory.person), memories.c.seq <= oldest)
+    return connection.execute(gone).rowcount
+
+
+def _forget(connection: Connection, wanted: Sequence[tuple[Owner, tuple[str, ...]]]) -> list[int]:
+    return [_forget_some(connection, owner, ids) for owner, ids in wanted]
+
+
+def _forget_some(connection: Connection, owner: Owner, ids: tuple[str, ...]) -> int:
+    gone = 0
+    for begin in range(0, len(ids), AT_ONCE):
+        some = ids[begin : begin + AT_ONCE]
+        gone += connection.execute(
+            delete(memories).where(_seen(owner), memories.c.memory_id.in_(some))
+        ).rowcount
+    return gone
+
+
+def _forget_all(connection: Connection, wanted: Sequence[tuple[Owner, bool]]) -> list[int]:
+    return [_forget_everything(connection, owner, only) for owner, only in wanted]
+
+
+def _forget_everything(connection: Connection, owner: Owner, conversation_only: bool) -> int:
+    gone = delete(memories).where(_person(owner.person))
+    if conversation_only:
+        gone = gone.where(memories.c.conversation == owner.conversation)  # of no conversation: nothing
+    return connection.execute(gone).rowcount
+
+
+def _memory(row: Row[Any]) -> Memory:
+    return Memory(
+        memory_id=row.memory_id, text=row.text, at=row.at, person=row.person, conversation=row.conversation
+    )

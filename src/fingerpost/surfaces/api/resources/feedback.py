@@ -1,0 +1,196 @@
+"""What people say of the tools their requests got, what was learned from it, and forgetting it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from fingerpost.errors import CallError, ConfigError
+from fingerpost.events import PacketReceived
+from fingerpost.records import Feedback, FeedbackVerdict, Learned, Principal, Right
+from fingerpost.router import Router
+from fingerpost.surfaces.api.operation import ApiRequest, Operation, Problem
+from fingerpost.surfaces.api.sight import may_not, only_of
+
+TAG: Final = "learning"
+Kind = Literal["corrections", "outcomes", "preferences", "decisions", "thresholds"]
+Name = Annotated[str, Field(min_length=1, max_length=1000)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """Whether the request got the right tool, and which one it should have got."""
+
+    verdict: Annotated[FeedbackVerdict, Field(strict=False)]
+    should_have: Annotated[Name | None, Field(description="The tool that would have been right")] = None
+    tool: Annotated[Name | None, Field(description="The tool that is meant, where several were used")] = None
+    comment: Annotated[str, Field(max_length=1000)] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WordLine:
+    """What one person said of one request."""
+
+    packet_id: str
+    by: str
+    verdict: FeedbackVerdict
+    at: datetime
+    tool: str | None
+    should_have: str | None
+    comment: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WordPage:
+    """What was said of a request, newest first. `counts`: it is learned from."""
+
+    items: tuple[WordLine, ...]
+    counts: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgetting:
+    """What is to be forgotten: everything where nothing is named, of everybody where nobody is."""
+
+    what: Annotated[tuple[Kind, ...], Field(max_length=5, strict=False)] = ()
+    person: Annotated[Name | None, Field(description="Only what this person said and is used to")] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten:
+    """How many entries are gone."""
+
+    entries: int
+
+
+def operations(router: Router) -> tuple[Operation, ...]:
+    words = Words(router)
+    return (
+        Operation(
+            method="GET",
+            path="/api/packets/{packet_id}/feedback",
+            name="get_feedback",
+            summary="What was said of one request",
+            right=None,
+            answer=words.about,
+            returns=WordPage,
+            problems=(404,),
+            tag=TAG,
+        ),
+        Operation(
+            method="POST",
+            path="/api/packets/{packet_id}/feedback",
+            name="give_feedback",
+            summary="Say whether a request got the right tool; once more takes the place of the first",
+            right=Right.USE,
+            answer=words.say,
+            body=Word,
+            returns=WordLine,
+            problems=(404,),
+            tag=TAG,
+        ),
+        Operation(
+            method="GET",
+            path="/api/learned",
+            name="get_learned",
+            summary="What was learned from use and feedback; others' words are not shown without `watch`",
+            right=None,
+            answer=words.learned,
+            returns=Learned,
+            tag=TAG,
+        ),
+        Operation(
+            method="POST",
+            path="/api/learned/forget",
+            name="forget_learned",
+            summary="Forget what was learned: one's own part with `use`, everybody's with `manage`",
+            right=None,
+            answer=words.forget,
+            body=Forgetting,
+            returns=Forgotten,
+            tag=TAG,
+        ),
+    )
+
+
+class Words:
+    """The operations about learning."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+
+    async def about(self, request: ApiRequest) -> WordPage:
+        packet_id = request.path["packet_id"]
+        own = only_of(request.principal)
+        await self._find(packet_id, own)
+        found = await self._router.learning.about(packet_id)
+        seen = tuple(_line(one) for one in found if own in (None, one.by))
+        return WordPage(items=seen, counts=self._router.settings.flags.learn_from_feedback)
+
+    async def say(self, request: ApiRequest) -> WordLine:
+        word: Word = request.body
+        principal, packet_id = request.principal, request.path["packet_id"]
+        await self._find(packet_id, _own_unless(principal, Right.MANAGE))
+        try:
+            said = await self._router.learning.feedback(
+                packet_id,
+                word.verdict,
+                by=principal.name,
+                tool=word.tool,
+                should_have=word.should_have,
+                comment=word.comment,
+                scopes=(principal.scope,),
+            )
+        except (CallError, ConfigError) as wrong:
+            detail = f"{str(wrong)[:1].upper()}{str(wrong)[1:]}. {wrong.hint or ''}".strip()
+            raise Problem(422, "This cannot be said", detail) from wrong
+        return _line(said)
+
+    async def learned(self, request: ApiRequest) -> Learned:
+        return await self._router.learning.learned(person=only_of(request.principal))
+
+    async def forget(self, request: ApiRequest) -> Forgotten:
+        wanted: Forgetting = request.body
+        principal = request.principal
+        own = _own_unless(principal, Right.MANAGE)
+        if own is not None and wanted.person != own:
+            raise may_not(Right.MANAGE)
+        try:
+            gone = await self._router.learning.forget(*wanted.what, by=principal.name, person=wanted.person)
+        except ConfigError as wrong:
+            raise Problem(422, "This cannot be forgotten", f"{wrong}. {wrong.hint or ''}".strip()) from wrong
+        return Forgotten(entries=gone)
+
+    async def _find(self, packet_id: str, own: str | None) -> None:
+        """Raises where there is no such request, or none of theirs."""
+        journal = self._router.store.journal
+        await journal.flush()
+        found = await journal.events(packet_id=packet_id, kinds=(PacketReceived.kind,), limit=1)
+        event = found[0].event if found else None
+        if not isinstance(event, PacketReceived) or own not in (None, event.packet.header.caller):
+            detail = f"There is no request {packet_id[:80]!r} that you may see."
+            raise Problem(404, "There is no such request", detail)
+
+
+def _own_unless(principal: Principal, right: Right) -> str | None:
+    """None: everybody's; else only their own. Raises where they may not even that."""
+    if principal.may(right):
+        return None
+    if principal.may(Right.USE):
+        return principal.name
+    raise may_not(Right.USE)
+
+
+def _line(said: Feedback) -> WordLine:
+    return WordLine(
+        packet_id=said.packet_id,
+        by=said.by,
+        verdict=said.verdict,
+        at=said.at,
+        tool=said.tool,
+        should_have=said.should_have,
+        comment=said.comment,
+    )

@@ -1,0 +1,101 @@
+"""`fingerpost feedback`: say whether a request got the right tool, and which one it should have got."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fingerpost.surfaces.cli.options import house_options, wait_option
+
+if TYPE_CHECKING:
+    from fingerpost.records import Feedback
+    from fingerpost.router import Router
+
+VERDICTS = ("good", "bad")
+
+
+@click.command()
+@click.argument("words", nargs=-1, metavar="[PACKET] good|bad")
+@click.option("--last", is_flag=True, help="About your latest request.")
+@click.option("--should-have-used", metavar="TOOL", help="The tool that would have been right.")
+@click.option("--tool", metavar="TOOL", help="The tool you mean, where several were used.")
+@click.option("--comment", default="", metavar="TEXT", help="Why, for whoever reads it later.")
+@house_options
+@wait_option
+def feedback(words: tuple[str, ...], **options: Any) -> int:
+    """Say whether a request got the right tool.
+
+    PACKET is the id under which `fingerpost ask --explain`, `fingerpost trace` and the console show the
+    request. A later word of yours about the same request takes the place of the first. It is kept in any
+    case; `flags.learn_from_feedback` lets it count.
+
+    \b
+    Examples:
+      fingerpost feedback --last good
+      fingerpost feedback pkt_01a1dd… bad --should-have-used calendar/list_events
+    """
+    from fingerpost.surfaces.cli.house import Asked, any_router, connect, read_settings, run
+    from fingerpost.surfaces.cli.person import person
+
+    packet_id, verdict = _meant(words, last=options["last"])
+    loaded = read_settings(Asked(options["config"], options["servers"], options["as_json"]))
+    by = person()
+
+    async def work() -> int:
+        async with any_router(loaded) as router:
+            if options["should_have_used"] or options["tool"]:
+                await connect(router, wait=options["wait"])
+            about = packet_id or await router.learning.latest(caller=by)
+            if about is None:
+                click.echo("You have asked nothing yet.", err=True)
+                return 1
+            said = await router.feedback(
+                about,
+                verdict,
+                by=by,
+                tool=options["tool"],
+                should_have=options["should_have_used"],
+                comment=options["comment"],
+            )
+            _show(router, said, as_json=options["as_json"])
+            return 0
+
+    return run(work)
+
+
+def _meant(words: tuple[str, ...], *, last: bool) -> tuple[str | None, str]:
+    """The packet and the verdict; None: the latest."""
+    wanted = 1 if last else 2
+    if len(words) != wanted or words[-1] not in VERDICTS:
+        how = "--last good|bad" if last else "PACKET good|bad, or --last good|bad"
+        message = f"say it as: fingerpost feedback {how}"
+        raise click.UsageError(message)
+    return (None if last else words[0]), words[-1]
+
+
+def _show(router: Router, said: Feedback, *, as_json: bool) -> None:
+    from fingerpost.records.codec import to_plain
+    from fingerpost.surfaces.cli.screen import print_json, print_lines
+
+    if as_json:
+        print_json(to_plain(said))
+        return
+    print_lines(told(said, counts=router.settings.flags.learn_from_feedback))
+
+
+def told(said: Feedback, *, counts: bool) -> list[str]:
+    """What was kept, and whether it counts."""
+    from fingerpost.surfaces.cli.screen import plain
+
+    about = f" of {plain(said.tool)}" if said.tool else ""
+    right = f"; should have used {plain(said.should_have)}" if said.should_have else ""
+    lines = [f"kept: {said.verdict.value}{about}{right}"]
+    if said.tool is None and said.should_have is None:
+        lines.append("Several tools were used, so it speaks of none in particular; name one to say which.")
+    if not counts:
+        lines.append(
+            "It is kept and does not count yet: flags.learn_from_feedback is off. "
+            "`fingerpost eval own --compare` says whether it would help."
+        )
+    return lines

@@ -1,0 +1,71 @@
+// A person's word about a request: was it the right tool, and which one should it have been?
+import { Bidi, Button, Chip, Field, Problem, html, toast, useLoad, useState } from "./ui.js";
+import { post } from "./api.js";
+import { useAct } from "./pages/paging.js";
+
+/** The tools a request might have used, best first, each once. */
+export function toolsOf(journey) {
+  const lists = journey.sections.filter((section) => section.type === "shortlist");
+  const found = lists.flatMap((section) => section.shortlist.candidates.map((candidate) => candidate.tool));
+  return [...new Set(found)];
+}
+
+export function Feedback({ journey, me }) {
+  const packet = journey.events[0]?.packet_id ?? null;
+  const path = packet && !journey.request.bare && me?.rights?.includes("use") ? `/api/packets/${packet}/feedback` : null;
+  const { data, reload } = useLoad(path);
+  const [wrong, setWrong] = useState(false);
+  const { busy, error, run } = useAct();
+  if (!path || !data) return null;
+  const mine = data.items.find((item) => item.by === me.name)?.verdict ?? null;
+  const say = async (body) => {
+    if ((await run(() => post(path, body))) === undefined) return;
+    setWrong(false);
+    toast(data.counts ? "Thank you. It counts from now on." : "Thank you. It is kept, and does not count yet.", "good");
+    await reload();
+  };
+  return html`<section class="panel stack" aria-label="Was it the right tool?">
+    <div class="row">
+      <strong>Was it the right tool?</strong>
+      <${Chip} on=${mine === "good"} onClick=${() => say({ verdict: "good" })}>👍 Yes<//>
+      <${Chip} on=${mine === "bad" || wrong} onClick=${() => setWrong(!wrong)}>👎 No…<//>
+    </div>
+    ${error && !wrong ? html`<${Problem} error=${error} />` : null}
+    ${wrong ? html`<${Correction} tools=${toolsOf(journey)} busy=${busy} error=${error} onSay=${say} />` : null}
+    <${Said} items=${data.items} counts=${data.counts} />
+  </section>`;
+}
+
+function Correction({ tools, busy, error, onSay }) {
+  const [tool, setTool] = useState("");
+  const [comment, setComment] = useState("");
+  const submit = (event) => {
+    event.preventDefault();
+    const right = tool.trim();
+    onSay({ verdict: "bad", comment: comment.trim(), ...(right ? { should_have: right } : {}) });
+  };
+  return html`<form class="stack" onSubmit=${submit}>
+    <datalist id="feedback-tools">${tools.map((key) => html`<option key=${key} value=${key} />`)}</datalist>
+    <${Field} label="Should have used" hint="A tool by its key or name. Leave it empty if you do not know.">
+      <input type="text" list="feedback-tools" autocomplete="off" maxlength="500" value=${tool} onInput=${(event) => setTool(event.target.value)} />
+    <//>
+    <${Field} label="Why" hint="For whoever reads it later. It may be empty.">
+      <input type="text" dir="auto" maxlength="1000" value=${comment} onInput=${(event) => setComment(event.target.value)} />
+    <//>
+    ${error ? html`<${Problem} error=${error} />` : null}
+    <div class="row"><${Button} tone="main" type="submit" busy=${busy}>Say so<//></div>
+  </form>`;
+}
+
+function Said({ items, counts }) {
+  if (!items.length) return null;
+  return html`<ul class="faint">
+      ${items.map(
+        (item) => html`<li key=${item.by}>
+          <${Bidi} text=${item.by} />: ${item.verdict === "good" ? "right" : "wrong"}${item.tool ? ` (${item.tool})` : ""}${item.should_have ? `, should have used ${item.should_have}` : ""}
+          ${item.comment ? html` — <${Bidi} text=${item.comment} />` : null}
+        </li>`,
+      )}
+    </ul>
+    ${counts ? null : html`<p class="faint">Kept, and not learned from: flags.learn_from_feedback is off.</p>`}`;
+}

@@ -1,0 +1,77 @@
+// What was learned from use and feedback, on the page of figures. What each part does: docs/learning.md.
+import { Badge, Button, Problem, Table, html, toast, useLoad, useStore } from "../ui.js";
+import { me as known, post } from "../api.js";
+import { Chart } from "../charts.js";
+import { useAct } from "./paging.js";
+
+const FLAGS = {
+  learned_use: "what worked",
+  learn_from_feedback: "corrections",
+  decision_cache: "decisions",
+  preferences: "habits",
+  adaptive_thresholds: "thresholds",
+};
+
+export function Learned() {
+  const { data, error, reload } = useLoad("/api/learned");
+  const { person } = useStore(known);
+  if (error) return html`<${Problem} error=${error} onRetry=${reload} />`;
+  if (!data) return null;
+  return html`<${Chart} title="Learned" note="from what worked and from what people said">
+    <div class="stack">
+      <p class="row">
+        ${Object.entries(data.flags).map(([name, on]) => html`<${Badge} key=${name} tone=${on ? "good" : "plain"} title=${`flags.${name}`}>${FLAGS[name] ?? name}: ${on ? "counts" : "off"}<//>`)}
+      </p>
+      <p class="faint">${checked(data.check)}</p>
+      <${Corrections} rows=${data.corrections} />
+      <${Habits} rows=${data.preferences} />
+      ${data.thresholds.map((one) => html`<p key=${one.name}><code>${one.name}</code> ${one.base.toFixed(2)} → ${one.value.toFixed(2)}: ${one.reason}</p>`)}
+      ${person?.rights?.includes("manage") && data.corrections.length ? html`<${Forget} onDone=${reload} />` : null}
+    </div>
+  <//>`;
+}
+
+const checked = (check) =>
+  check ? `Checked on your own requests: ${check.verdict}. ${check.reason}.` : "Not checked yet: fingerpost eval own --compare says whether corrections would help.";
+
+function Corrections({ rows }) {
+  if (!rows.length) return html`<p class="faint">Nobody has said anything about a tool yet. A request's journey asks for it.</p>`;
+  return html`<${Table}
+    label="Corrections"
+    rows=${rows.map((row) => ({ ...row, id: `${row.right} ${row.wrong}` }))}
+    columns=${[
+      { key: "right", title: "Right", render: (row) => row.right ?? "" },
+      { key: "wrong", title: "Not", render: (row) => row.wrong ?? "" },
+      { key: "times", title: "Times", align: "end" },
+      { key: "by", title: "By", render: (row) => row.by.join(", ") || "others" },
+      { key: "requests", title: "For", render: (row) => row.requests.join("; ") },
+    ]}
+  />`;
+}
+
+function Habits({ rows }) {
+  if (!rows.length) return null;
+  return html`<${Table}
+    label="Habits"
+    rows=${rows.map((row) => ({ ...row, id: `${row.person} ${row.tool}` }))}
+    columns=${[
+      { key: "person", title: "Person" },
+      { key: "tool", title: "Takes" },
+      { key: "category", title: "For" },
+      { key: "over", title: "Rather than", render: (row) => row.over.join(", ") },
+    ]}
+  />`;
+}
+
+function Forget({ onDone }) {
+  const { busy, error, run } = useAct();
+  const forget = async () => {
+    if ((await run(() => post("/api/learned/forget", { what: ["corrections"] }))) === undefined) return;
+    toast("The corrections are forgotten", "good");
+    onDone();
+  };
+  return html`<div class="row">
+    <${Button} tone="bad" busy=${busy} onClick=${forget}>Forget all corrections<//>
+    ${error ? html`<${Problem} error=${error} />` : null}
+  </div>`;
+}

@@ -1,0 +1,232 @@
+"""Calls that wait for a person, shown with buttons: who pressed, what it came to, wherever it was decided.
+
+A press only decides. Whatever was decided, here or in another process, is seen by one watch, which
+changes the message and has the request go on. Where each message stands is kept in the store, so a
+restart loses none.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import aiohttp
+import anyio
+import discord
+
+from fingerpost.errors import FingerpostError, StoreError
+from fingerpost.events import ApprovalDecided
+from fingerpost.records import Decision, Effect, Pending
+from fingerpost.records.codec import from_json, to_json
+from fingerpost.redaction import scrub
+from fingerpost.router import Router
+from fingerpost.settings import DiscordSettings
+from fingerpost.surfaces.discord import showing
+from fingerpost.surfaces.discord.buttons import Act, Interaction, buttons
+from fingerpost.surfaces.discord.note import NOBODY, Channel, Note
+from fingerpost.surfaces.discord.people import (
+    Person,
+    channel_of,
+    conversation_of,
+    why_not_approve,
+    why_not_reject,
+)
+
+log = logging.getLogger("fingerpost.discord")
+
+SPACE: Final = "discord_approvals"
+LOOK_EVERY_S: Final = 1.0  # a decision made in another process is told to nobody here
+KEPT_S: Final = 30 * 86_400.0
+LOOKED_BACK: Final = 200  # calls, after a restart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posted:
+    """Where a call is shown. `settled`: everything that followed from its decision was done."""
+
+    pending_id: str
+    channel: int
+    message: int
+    settled: bool = False
+
+
+class Approvals:
+    """Shows calls that wait, and hears what is decided about them.
+
+    `go_on` continues the request of a decided call. `offer` shows a call of ours that nobody has shown:
+    the process ended before it could, or a subagent asked.
+    """
+
+    def __init__(
+        self,
+        router: Router,
+        settings: DiscordSettings,
+        *,
+        channel: Callable[[int], Awaitable[Channel | None]],
+        go_on: Callable[[Pending, Posted], Awaitable[None]],
+        offer: Callable[[Pending], Awaitable[None]],
+        is_busy: Callable[[str], bool],
+        start: Callable[..., None],
+    ) -> None:
+        self._router = router
+        self._settings = settings
+        self._channel = channel
+        self._go_on = go_on
+        self._offer = offer
+        self._is_busy = is_busy
+        self._start = start
+        self._open: dict[str, Posted] = {}
+        self._wake = anyio.Event()
+
+    # -- showing ------------------------------------------------------------------------------------
+
+    async def show(self, note: Note, pending: Pending) -> None:
+        """The note becomes the question, with its buttons."""
+        content, enclosed = showing.asked(pending)
+        view = buttons("approve", "reject", pending_id=pending.pending_id)
+        # Kept before it is shown: whoever stops us in between must not leave buttons nobody knows of.
+        posted = await self._kept(pending, note.message)
+        message = await note.become(content, view=view, files=[each.file() for each in enclosed])
+        if message.id != posted.message:
+            posted = await self._kept(pending, message)
+        self._open[pending.pending_id] = posted
+
+    async def _kept(self, pending: Pending, message: discord.Message) -> Posted:
+        posted = Posted(pending_id=pending.pending_id, channel=message.channel.id, message=message.id)
+        await self._keep(posted)
+        return posted
+
+    async def _show_again(self, pending: Pending, posted: Posted) -> None:
+        """After a restart: we may have been stopped before the buttons were there."""
+        channel = await self._channel(posted.channel)
+        if channel is None:
+            return
+        try:
+            message = await channel.fetch_message(posted.message)
+        except discord.NotFound:
+            return  # it is shown anew, like any that nobody has shown
+        content, _ = showing.asked(pending)
+        view = buttons("approve", "reject", pending_id=pending.pending_id)
+        await message.edit(content=content, view=view, allowed_mentions=NOBODY)
+        self._open[pending.pending_id] = posted
+
+    async def show_decision(self, channel: Channel, pending: Pending, posted: Posted) -> None:
+        """The message says who decided, and its buttons do nothing any more."""
+        view = buttons("approve", "reject", pending_id=pending.pending_id, disabled=True)
+        try:
+            message = await channel.fetch_message(posted.message)
+            await message.edit(content=showing.decided(pending), view=view, allowed_mentions=NOBODY)
+        except discord.HTTPException as error:  # somebody deleted it; the request goes on all the same
+            log.info("the decision about %s could not be shown: %s", pending.pending_id, error)
+
+    async def settled(self, posted: Posted) -> None:
+        """Everything that followed was done."""
+        await self._keep(replace(posted, settled=True))
+
+    async def _keep(self, posted: Posted) -> None:
+        await self._router.store.cache.put(SPACE, posted.pending_id, to_json(posted), ttl=KEPT_S)
+
+    # -- hearing ------------------------------------------------------------------------------------
+
+    async def pressed(self, interaction: Interaction, person: Person, act: Act, pending_id: str) -> None:
+        """Somebody pressed a button."""
+        pending = await self._router.calls.approvals.get(pending_id)
+        refusal = self._refusal(interaction, person, act, pending)
+        if refusal is not None or pending is None:
+            await _answer(interaction, refusal or "Nothing is known of this call any more.")
+            self._wake.set()
+            return
+        if act == "approve" and pending.effect is Effect.DESTROY:
+            words = f"**{showing.plain(pending.operation)}** destroys things. Run it exactly as shown above?"
+            view = buttons("confirm", pending_id=pending_id)
+            await interaction.response.send_message(words, view=view, ephemeral=True, allowed_mentions=NOBODY)
+            return
+        await interaction.response.defer()
+        decision = Decision.REJECTED if act == "reject" else Decision.APPROVED
+        try:
+            standing = await self._router.calls.decide(pending_id, decision, by=person.caller)
+        except FingerpostError as error:
+            log.warning("%s could not be decided: %s", pending_id, error)
+            await interaction.followup.send("That could not be kept. Please press again.", ephemeral=True)
+            return
+        self._wake.set()
+        if act == "confirm":
+            await interaction.edit_original_response(content=showing.verdict(standing), view=None)
+
+    def _refusal(
+        self, interaction: Interaction, person: Person, act: Act, pending: Pending | None
+    ) -> str | None:
+        """Why this press does nothing; None where it does."""
+        here = interaction.channel_id
+        if pending is None or here is None or pending.conversation != conversation_of(here):
+            return "Nothing is known of this call any more."
+        judge = why_not_reject if act == "reject" else why_not_approve
+        why = judge(self._settings, person, asker=pending.caller)
+        if why is None and pending.decision is not Decision.WAITING:
+            return showing.verdict(pending)
+        return why
+
+    # -- watching -----------------------------------------------------------------------------------
+
+    async def keep_watching(self) -> None:
+        """See what is decided anywhere, and have it followed. Until cancelled."""
+        try:
+            await self._restore()
+        except (StoreError, discord.HTTPException, aiohttp.ClientError) as error:
+            log.warning("not everything that waited could be taken up: %s", scrub(str(error)))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._listen)
+            while True:
+                try:
+                    await self._look()
+                except StoreError as error:  # it may be back in a moment
+                    log.warning("the store could not be asked about approvals: %s", error)
+                with anyio.move_on_after(LOOK_EVERY_S):
+                    await self._wake.wait()
+                self._wake = anyio.Event()
+
+    async def _listen(self) -> None:
+        with self._router.live.subscribe() as events:
+            async for event in events:
+                if isinstance(event, ApprovalDecided):
+                    self._wake.set()
+
+    async def _restore(self) -> None:
+        """What stood open when we were here last; decided since then or not."""
+        for pending in await self._router.store.approvals.recent(limit=LOOKED_BACK):
+            posted = await self._posted(pending)
+            if posted is None or posted.settled:
+                continue
+            if pending.decision is Decision.WAITING:
+                await self._show_again(pending, posted)
+            else:
+                self._open[pending.pending_id] = posted
+
+    async def _posted(self, pending: Pending) -> Posted | None:
+        if channel_of(pending.conversation) is None:
+            return None
+        kept = await self._router.store.cache.get(SPACE, pending.pending_id)
+        return None if kept is None else from_json(Posted, kept)
+
+    async def _look(self) -> None:
+        waiting = {each.pending_id: each for each in await self._router.calls.approvals.waiting()}
+        for pending_id in [each for each in self._open if each not in waiting]:
+            pending = await self._router.calls.approvals.get(pending_id)
+            posted = self._open.pop(pending_id)
+            if pending is not None:
+                self._start(self._go_on, pending, posted)
+        for pending in waiting.values():
+            if self._is_forgotten(pending):
+                await self._offer(pending)
+
+    def _is_forgotten(self, pending: Pending) -> bool:
+        ours = pending.packet_id is not None and channel_of(pending.conversation) is not None
+        shown = pending.pending_id in self._open
+        return ours and not shown and not self._is_busy(pending.conversation or "")
+
+
+async def _answer(interaction: Interaction, words: str) -> None:
+    """To whoever pressed, and to nobody else."""
+    await interaction.response.send_message(words, ephemeral=True, allowed_mentions=NOBODY)

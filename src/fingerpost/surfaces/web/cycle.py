@@ -1,0 +1,81 @@
+"""One request and its answer on a connection: an answer of known length goes out in one piece.
+
+uvicorn writes head and body apart: two system calls, and a client that is woken for a head
+it can do nothing with yet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from uvicorn.protocols.http.httptools_impl import (
+    HEADER_RE,
+    HEADER_VALUE_RE,
+    STATUS_LINE,
+    RequestResponseCycle,
+)
+
+if TYPE_CHECKING:
+    from uvicorn._types import ASGISendEvent, HTTPResponseBodyEvent, HTTPResponseStartEvent
+
+_APART: Final = frozenset(
+    {b"connection", b"transfer-encoding"}
+)  # say how the answer is sent: uvicorn's matter
+
+
+class WholeCycle(RequestResponseCycle):
+    """uvicorn's, except that a head which says how long its body is waits for that body."""
+
+    _start: HTTPResponseStartEvent | None = None
+
+    async def send(self, message: ASGISendEvent) -> None:
+        if message["type"] == "http.response.start" and not self.response_started:
+            self._start = message  # an app that fails before it has a body may begin anew
+            if _length_of(message) is not None:
+                return
+        if (start := self._start) is not None:
+            self._start = None
+            if message["type"] == "http.response.body" and self._write_whole(start, message):
+                return
+            await super().send(start)
+            if message is start:
+                return
+        await super().send(message)
+
+    def _write_whole(self, start: HTTPResponseStartEvent, message: HTTPResponseBodyEvent) -> bool:
+        """Whether all of the answer could be written at once."""
+        body = message.get("body", b"")
+        if (
+            message.get("more_body")
+            or len(body) != _length_of(start)
+            or self.disconnected
+            or self.flow.write_paused
+            or self.scope["method"] == "HEAD"
+        ):
+            return False
+        parts = [STATUS_LINE[start["status"]]]
+        for name, value in (*self.default_headers, *start.get("headers", ())):
+            if HEADER_RE.search(name) or HEADER_VALUE_RE.search(value):
+                return False  # uvicorn says what is wrong with it
+            parts += (name, b": ", value, b"\r\n")
+        parts.append(b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n")
+        parts.append(body)
+        self.response_started = self.response_complete = True
+        self.waiting_for_100_continue = False
+        self.transport.write(b"".join(parts))
+        self.message_event.set()
+        if not self.keep_alive:
+            self.transport.close()
+        self.on_response()
+        return True
+
+
+def _length_of(start: HTTPResponseStartEvent) -> int | None:
+    """How long the body will be, where the head says so and nothing of how it is sent."""
+    length = None
+    for name, value in start.get("headers", ()):
+        if name in _APART:
+            return None
+        if name == b"content-length":
+            length = int(value)
+    return length

@@ -1,0 +1,276 @@
+"""Charts and diagrams: from data or words to a picture."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from itertools import pairwise
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from fingerpost.builtin.assets.charts.drawing import draw
+from fingerpost.builtin.assets.charts.reading import read_chart
+from fingerpost.builtin.assets.charts.records import TYPES, Chart
+from fingerpost.builtin.assets.charts.scale import scale_of
+from fingerpost.builtin.assets.diagrams.exchange import draw_sequence
+from fingerpost.builtin.assets.diagrams.flow import draw_flow
+from fingerpost.builtin.assets.diagrams.reading import read_diagram
+from fingerpost.builtin.assets.diagrams.records import Flow, Sequence
+from fingerpost.builtin.assets.drawing.letters import can_write
+from fingerpost.builtin.assets.drawing.shapes import Shape, Words, width_of
+from fingerpost.builtin.assets.drawing.svg import as_svg
+from fingerpost.builtin.kit import ToolRefused
+from fingerpost.records import Json
+from fingerpost.settings import Settings
+from tests.builtin.assets.kit import made, maker, ordered
+from tests.requirements import proves
+
+SVG = "{http://www.w3.org/2000/svg}"
+HARMLESS = {f"{SVG}{name}" for name in ("svg", "title", "rect", "circle", "polyline", "polygon", "text")}
+
+
+def texts(svg: bytes) -> list[str]:
+    """The words in a picture, which must be harmless XML."""
+    root = ET.fromstring(svg)
+    assert {element.tag for element in root.iter()} <= HARMLESS
+    assert not [name for element in root.iter() for name in element.attrib if name.lower().startswith("on")]
+    return [element.text or "" for element in root.iter(f"{SVG}text")]
+
+
+@proves("B3", "U13")
+@pytest.mark.parametrize(
+    ("order", "words"),
+    [
+        ({"prompt": "a bar chart of fruit sold: apples 3, pears 5 and plums 2.5"},
+         ["Fruit sold", "apples", "pears", "plums", "2.5"]),
+        ({"kind": "chart", "data": {"labels": ["Q1", "Q2"], "series": {"2025": [12, 18], "2026": [9, -3]}}},
+         ["2025", "2026", "Q1", "Q2", "-3"]),
+        ({"kind": "chart", "prompt": "pie chart", "data": "Rent: 900\nFood: 300"},
+         ["Rent", "75%", "300 (25.0%)"]),
+        ({"kind": "chart", "data": "month,sales\nJan,1200\nFeb,1500\nMar,900", "prompt": "line chart"},
+         ["month", "sales", "Jan", "Mar"]),
+        ({"kind": "chart", "data": [{"x": 1, "y": 2}, {"x": 8, "y": 3}, {"x": 4, "y": 9}]}, ["x", "y"]),
+        ({"prompt": "a flowchart: order -> pay -> ship"}, ["order", "pay", "ship"]),
+        ({"kind": "diagram", "prompt": "flowchart LR\nA[Start] --> B{Ready?}\nB -->|yes| C(Go)"},
+         ["Start", "Ready?", "yes", "Go"]),
+        ({"kind": "diagram", "data": {"messages": [["Ann", "Bob", "Hello"], ["Bob", "Ann", "Hi"]]}},
+         ["Ann", "Bob", "Hello", "Hi"]),
+    ],
+)  # fmt: skip
+async def test_pictures_show_what_they_were_given(
+    settings: Settings, order: dict[str, Any], words: list[str]
+):
+    async with maker(settings) as router:
+        picture = await made(router, **order)
+    assert picture.media_type == "image/svg+xml" and picture.name.endswith(".svg")
+    shown = texts(picture.data)
+    assert [word for word in words if word not in shown] == []
+
+
+@proves("U13")
+async def test_words_in_a_picture_stay_words(settings: Settings):
+    evil = '</text><script>alert(1)</script><text onload="x">&"\'\x07'
+    async with maker(settings) as router:
+        chart = await made(router, kind="chart", title=evil, data={evil: 3, "b": 5})
+        flow = await made(router, kind="diagram", title=evil, data={"edges": [[evil, "b", evil]]})
+        talk = await made(router, kind="diagram", title=evil, data={"messages": [[evil, "b", evil]]})
+    for picture in (chart, flow, talk):
+        assert any("<script>" in text for text in texts(picture.data))
+        assert "/" not in picture.name and "<" not in picture.name
+
+
+@proves("U13")
+async def test_a_png_shows_the_same_bars(settings: Settings):
+    order = {"kind": "chart", "data": {"low": 10, "high": 40}, "format": "png"}
+    async with maker(settings) as router:
+        picture = await made(router, **order)
+        refused = await ordered(router, **{**order, "data": {"שלום": 10, "b": 2}})
+    assert picture.media_type == "image/png"
+    pixels = unpacked(picture.data)
+    blue = (np.abs(pixels.astype(int) - [0, 0x72, 0xB2]).sum(axis=2) < 12).sum(axis=0)
+    left, right = blue[: blue.size // 2].max(), blue[blue.size // 2 :].max()
+    assert right == pytest.approx(4 * left, rel=0.05)
+    assert not refused.success and "format svg" in refused.content
+
+
+def unpacked(png: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """The pixels of a PNG, each chunk checked."""
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    at, packed, size = 8, b"", (0, 0)
+    while at < len(png):
+        length, kind = struct.unpack(">I4s", png[at : at + 8])
+        body = png[at + 8 : at + 8 + length]
+        assert struct.unpack(">I", png[at + 8 + length : at + 12 + length])[0] == zlib.crc32(kind + body)
+        if kind == b"IHDR":
+            size = struct.unpack(">II", body[:8])
+        packed += body if kind == b"IDAT" else b""
+        at += 12 + length
+    width, height = size
+    rows = np.frombuffer(zlib.decompress(packed), np.uint8).reshape(height, 1 + width * 3)
+    assert not rows[:, 0].any()
+    return rows[:, 1:].reshape(height, width, 3)
+
+
+@proves("U13")
+async def test_what_cannot_be_drawn_is_said(settings: Settings):
+    async with maker(settings) as router:
+        for order, why in (
+            ({"kind": "chart", "prompt": "a chart of nothing in particular"}, "no values"),
+            ({"kind": "chart", "prompt": "pie chart", "data": {"a": -1, "b": 2}}, "bar chart"),
+            ({"kind": "chart", "data": {"values": list(range(3000))}}, "at most 2,000"),
+            ({"kind": "diagram", "prompt": "draw a diagram please"}, "A[Start]"),
+            ({"kind": "diagram", "data": {"edges": [[str(n), str(n + 1)] for n in range(90)]}}, "80 boxes"),
+            ({"kind": "chart", "data": {"a": 1}, "format": "wav"}, "svg or png"),
+            ({"prompt": "something nice"}, "Give kind"),
+            ({"kind": "image", "prompt": "a lighthouse"}, "builtin.specialists.images"),
+        ):
+            outcome = await ordered(router, **order)
+            assert not outcome.success and why in outcome.content, outcome.content
+
+
+# -- properties -------------------------------------------------------------------------------------
+
+numbers = st.floats(-1e9, 1e9, allow_nan=False) | st.integers(-(10**9), 10**9)
+words = st.text(max_size=30)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | words,
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(words, inner, max_size=5),
+    max_leaves=20,
+)
+known = st.sampled_from(
+    [
+        "labels",
+        "values",
+        "series",
+        "data",
+        "x",
+        "y",
+        "type",
+        "nodes",
+        "edges",
+        "messages",
+        "from",
+        "to",
+        "bar",
+    ]
+)
+shaped = st.dictionaries(known, json_values | st.lists(known) | st.lists(numbers, max_size=6), max_size=5)
+
+
+@example([0.0, 5e-324], True)
+@given(st.lists(numbers, min_size=1, max_size=30), st.booleans())
+def test_scales_hold_all_values_between_few_round_ticks(values: list[float], from_zero: bool):
+    scale = scale_of(values, from_zero=from_zero)
+    room = 1e-6 * max(1.0, abs(scale.low), abs(scale.high))
+    assert scale.low - room <= min(values) and max(values) <= scale.high + room
+    assert 2 <= len(scale.ticks) <= 14
+    assert not from_zero or scale.low <= 0 <= scale.high
+    labels = [scale.label(tick) for tick in scale.ticks]
+    assert all(one != other for one, other in pairwise(labels)), labels
+
+
+@example({"values": {}}, "")
+@example([{}], "")
+@given(json_values | shaped, words)
+def test_any_data_becomes_a_chart_or_is_refused(data: Json, prompt: str):
+    try:
+        chart = read_chart(data, prompt)
+    except ToolRefused:
+        return
+    texts(as_svg(draw(chart)))
+
+
+@given(
+    st.dictionaries(
+        st.text(st.characters(codec="utf-8"), min_size=1, max_size=40), numbers, min_size=1, max_size=40
+    ),
+    st.sampled_from(TYPES),
+)
+def test_nothing_in_a_chart_lies_outside_of_it(values: dict[str, float], kind: str):
+    try:
+        picture = draw(
+            read_chart({"labels": list(values), "values": list(values.values()), "type": kind}, "")
+        )
+    except ToolRefused:
+        assert kind == "pie"
+        return
+    for mark in picture.marks:
+        points = mark.points if isinstance(mark, Shape) else ()
+        assert all(-1 <= x <= picture.width + 1 and -1 <= y <= picture.height + 1 for x, y in points)
+        if isinstance(mark, Words) and not mark.turned:
+            half = width_of(mark.text, mark.size) * {"start": 0.0, "middle": 0.5, "end": 1.0}[mark.anchor]
+            assert mark.at[0] - half >= -width_of("m", mark.size), mark
+
+
+@given(json_values | shaped, words)
+def test_any_data_becomes_a_diagram_or_is_refused(data: Json, prompt: str):
+    try:
+        diagram = read_diagram(data, prompt)
+    except ToolRefused:
+        return
+    picture = draw_flow(diagram) if isinstance(diagram, Flow) else draw_sequence(diagram)
+    texts(as_svg(picture))
+
+
+@given(st.lists(st.tuples(st.integers(0, 14), st.integers(0, 14)), min_size=1, max_size=40))
+def test_boxes_of_a_flowchart_do_not_overlap(pairs: list[tuple[int, int]]):
+    flow = read_diagram({"edges": [[f"node {one}", f"node {other}"] for one, other in pairs]}, "")
+    assert isinstance(flow, Flow)
+    picture = draw_flow(flow)
+    boxes = [mark.points for mark in picture.marks if isinstance(mark, Shape) and mark.stroke]
+    assert len(boxes) == len(flow.nodes)
+    for number, one in enumerate(boxes):
+        for other in boxes[number + 1 :]:
+            apart = one[2][0] <= other[0][0] or other[2][0] <= one[0][0]
+            above = one[2][1] <= other[0][1] or other[2][1] <= one[0][1]
+            assert apart or above
+    assert all(0 <= x <= picture.width and 0 <= y <= picture.height for box in boxes for x, y in box)
+
+
+def test_mermaid_text_is_understood():
+    flow = read_diagram(
+        None,
+        "graph TD;\nA[Ask] --> B{Sure?}; B -- no --> A\nB -.-> C\nC --- D([End])\n%% a comment\nA -->|x| C",
+    )
+    assert isinstance(flow, Flow)
+    assert {node.key: (node.text, node.shape) for node in flow.nodes} == {
+        "A": ("Ask", "box"), "B": ("Sure?", "diamond"), "C": ("C", "box"), "D": ("End", "round")
+    }  # fmt: skip
+    assert [(edge.start, edge.end, edge.label, edge.dashed, edge.arrow) for edge in flow.edges] == [
+        ("A", "B", "", False, True), ("B", "A", "no", False, True), ("B", "C", "", True, True),
+        ("C", "D", "", False, False), ("A", "C", "x", False, True),
+    ]  # fmt: skip
+    talk = read_diagram(
+        None, "sequenceDiagram\nparticipant A as Ann\nA->>Bob: Hello\nBob-->>A: Hi\nA->>A: thinks"
+    )
+    assert isinstance(talk, Sequence)
+    assert [node.text for node in talk.participants] == ["Ann", "Bob"]
+    assert [(said.label, said.dashed) for said in talk.messages] == [
+        ("Hello", False),
+        ("Hi", True),
+        ("thinks", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "pairs"),
+    [
+        ("Draw a bar chart of sales: Q1 12, Q2 18, Q3 9", {"Q1": 12, "Q2": 18, "Q3": 9}),
+        ("a chart of apples 3, pears 5 and plums 2", {"apples": 3, "pears": 5, "plums": 2}),
+        ("pie chart with 40% oil, 35% gas and 25% wind", {"oil": 40, "gas": 35, "wind": 25}),
+        ("plot 2023: 1,200; 2024: 1,500; 2025: 900", {"2023": 1200, "2024": 1500, "2025": 900}),
+    ],
+)
+def test_values_in_words_are_found(prompt: str, pairs: dict[str, float]):
+    chart: Chart = read_chart(None, prompt)
+    assert dict(zip(chart.labels, chart.series[0].values, strict=True)) == pairs
+
+
+def test_letters_for_pngs():
+    assert can_write("The quick brown fox jumps over 1,234.5 € (67 %) – é?")
+    assert not can_write("日本")

@@ -1,0 +1,77 @@
+"""What is taken for a secret, and what is not."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fingerpost.builtin.memory.secrets import secret_in
+from tests.requirements import proves
+
+EXAMPLES = settings(max_examples=60, deadline=None)
+
+words = st.sampled_from("the meeting about budget on Monday likes tea and 2026 plan for Oslo".split())  # noqa: SIM905
+sentences = st.lists(words, max_size=8).map(" ".join)
+starts = st.sampled_from(["4", "51", "2221", "34", "6011"])
+
+
+def card_number(start: str, rest: str) -> str:
+    """A number as card numbers are: the last digit makes the sum right."""
+    body = (start + rest)[:15]
+    digits = [int(sign) for sign in reversed(body)]
+    total = sum(digit * 2 - 9 * (digit > 4) if at % 2 == 0 else digit for at, digit in enumerate(digits))
+    return f"{body}{-total % 10}"
+
+
+@proves("U9")
+@EXAMPLES
+@given(
+    before=sentences, after=sentences, start=starts,
+    rest=st.text("0123456789", min_size=14, max_size=14), gap=st.sampled_from(["", " ", "-"]),
+)  # fmt: skip
+def test_a_card_number_is_seen_however_it_is_written(
+    before: str, after: str, start: str, rest: str, gap: str
+) -> None:
+    number = card_number(start, rest)
+    written = gap.join(number[at : at + 4] for at in range(0, 16, 4))
+    assert secret_in(f"{before} {written} {after}") is not None
+    wrong = f"{number[:-1]}{(int(number[-1]) + 1) % 10}"
+    assert secret_in(f"{before} number {wrong}") is None
+
+
+@proves("U9")
+@EXAMPLES
+@given(
+    before=sentences,
+    name=st.sampled_from(["password", "Passwort", "api key", "PIN", "access token", "סיסמה", "contraseña"]),
+    sign=st.sampled_from([": ", " =", " is ", ": \""]),
+    value=st.text("abcdefgh0123456789!#", min_size=5, max_size=20).filter(lambda text: not text.isalpha()),
+)  # fmt: skip
+def test_a_named_secret_is_seen(before: str, name: str, sign: str, value: str) -> None:
+    assert secret_in(f"{before} my {name} for the router{sign}{value}") is not None
+    assert secret_in(f"{before} {name}{sign}{value} and more") is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I changed my password last week",
+        "The password is wrong, says the page",
+        "Dana keeps passwords in the safe",
+        "The pin board is in the kitchen",
+        "Order 4111111111111112 arrives on Monday",
+        "The project secret santa is on 12 December",
+        "Call me at +49 30 1234567",
+        "My favourite token of appreciation is tea",
+        "pkt_01a1e072cb45773eada52a0945d99726 was about the budget",
+    ],
+)
+def test_talk_about_such_things_is_no_secret(text: str) -> None:
+    assert secret_in(text) is None
+
+
+@EXAMPLES
+@given(text=st.text(max_size=300))
+def test_any_text_is_judged(text: str) -> None:
+    assert secret_in(text) is None or secret_in(text)

@@ -1,0 +1,308 @@
+"""Commands: what runs, within which limits, and what is left of it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fingerpost.builtin.kit import ToolRefused
+from fingerpost.builtin.workspace.commands.elevated import elevated
+from fingerpost.builtin.workspace.commands.line import words_of
+from fingerpost.records import ErrorKind
+from tests import warm
+from tests.builtin.workspace.conftest import COMMANDS_ALLOWED, House, names_in
+from tests.requirements import proves
+
+ALLOWED: Final = (COMMANDS_ALLOWED, {"verdict": "allow", "tool": "workspace/ai.execute"})
+LONG: Final = 50.0  # seconds; only a defect waits so long
+PYTHON: Final = shlex.quote(sys.executable)
+
+# A program with a child in its own group and one that left it, both of which would outlive it.
+FAMILY: Final = """
+import subprocess, sys, time
+one = subprocess.Popen(["sleep", "1000"])
+two = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+open("pids.tmp", "w").write(f"{one.pid} {two.pid}")
+import os; os.rename("pids.tmp", "pids")
+print("started", flush=True)
+time.sleep(float(sys.argv[1]))
+"""
+
+
+@pytest.fixture
+def family(folder: Path) -> Path:
+    (folder / "family.py").write_text(FAMILY)
+    return folder / "pids"
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    with anyio.fail_after(LONG):
+        while not holds():  # noqa: ASYNC110 - other processes set no event
+            await anyio.sleep(0.02)
+
+
+async def nothing_left(pids: Path) -> None:
+    numbers = [int(each) for each in (await anyio.Path(pids).read_text()).split()]
+    await until(lambda: not any(map(lives, numbers)))
+
+
+@proves("U4", "A8")
+async def test_a_command_runs_in_the_folder_with_a_small_environment(
+    house: House, folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("MY_API_KEY", "hidden-value")
+    (folder / "sub").mkdir()
+    (folder / "show.py").write_text("import os, sys; print(os.getcwd(), sorted(os.environ)); sys.exit(3)")
+    async with house(policy=ALLOWED) as hands:
+        said = await hands.terminal("run_command", command=f"{PYTHON} ../show.py", folder="sub")
+        assert said.success and "exited with status 3" in said.content
+        assert f"{folder}/sub" in said.content and "PATH" in said.content
+        assert "MY_API_KEY" not in said.content
+        said = await hands.call("ai.execute", command="echo 'two  words' \"*\" \\;")
+        assert said.success and "two  words * ;" in said.content
+        missing = await hands.call("ai.execute", command="no-such-program-here")
+        assert not missing.success and "There is no program no-such-program-here" in missing.content
+
+
+@proves("U4", "C6")
+async def test_a_command_asks_first(house: House, folder: Path):
+    async with house() as hands:
+        for said in (
+            await hands.terminal("run_command", command="touch x"),
+            await hands.terminal("run_background", command="touch x"),
+            await hands.terminal("run_elevated", command="sh -c 'touch x'"),
+            await hands.call("ai.execute", command="touch x"),
+        ):
+            assert said.error is ErrorKind.AUTHORIZATION_REQUIRED
+        assert (await hands.terminal("list")).success
+    assert not (folder / "x").exists()
+
+
+@proves("U4")
+async def test_a_list_of_commands_is_all_that_runs_and_needs_no_asking(house: House, folder: Path):
+    async with house(commands=("touch", "git status*", "sh")) as hands:
+        assert (await hands.terminal("run_command", command="touch a b")).success
+        assert (await hands.call("ai.execute", command="touch c")).success
+        for command in ("echo hi", "./touch x", "git push", "/usr/bin/touch x"):
+            said = await hands.terminal("run_command", command=command)
+            assert not said.success and "not among the commands" in said.content
+        said = await hands.terminal("run_command", command="sh -c 'touch x'")
+        assert not said.success and "run_elevated" in said.content
+        said = await hands.terminal("run_elevated", command="sh -c 'touch x'")
+        assert said.error is ErrorKind.AUTHORIZATION_REQUIRED
+    assert names_in(folder) == ["a", "b", "c"]
+
+
+@proves("U4", "C6")
+async def test_what_a_person_approved_as_elevated_runs_with_a_shell(house: House, folder: Path):
+    async with house(policy=ALLOWED) as hands:
+        said = await hands.terminal("run_elevated", command="sh -c 'echo one two | wc -w > count'")
+        assert said.success, said.content
+    assert (folder / "count").read_text().strip() == "2"
+
+
+@proves("U4")
+async def test_time_is_limited_and_nothing_is_left_running(house: House, family: Path):
+    async with house(policy=ALLOWED, command_seconds=2) as hands:
+        said = await hands.terminal("run_command", command=f"{PYTHON} family.py 1000")
+        assert not said.success and "stopped after 2 seconds" in said.content and "started" in said.content
+        await nothing_left(family)
+
+
+@proves("U4")
+async def test_what_a_finished_command_left_behind_is_ended(house: House, family: Path):
+    async with house(policy=ALLOWED) as hands:
+        said = await hands.terminal("run_command", command=f"{PYTHON} family.py 0")
+        assert said.success and "exited with status 0" in said.content
+        await nothing_left(family)
+
+
+@proves("U4")
+async def test_a_caller_who_gives_up_leaves_nothing_running(house: House, family: Path):
+    async with house(policy=ALLOWED) as hands, anyio.create_task_group() as tasks:
+        arguments = {"operation": "run_command", "command": f"{PYTHON} family.py 1000"}
+        tasks.start_soon(hands.router.call, "workspace/terminal_operations", arguments)
+        await until(family.exists)
+        tasks.cancel_scope.cancel()
+    await nothing_left(family)
+
+
+@proves("U4")
+async def test_output_is_kept_within_its_bound(house: House, folder: Path):
+    (folder / "much.py").write_text("for number in range(100_000): print('line', number)")
+    async with house(policy=ALLOWED, output_bytes=2048) as hands:
+        said = await hands.terminal("run_command", command=f"{PYTHON} much.py")
+        assert "were not kept" in said.content and said.content.endswith("line 99999")
+        assert len(said.content) < 3000
+
+
+@proves("U4")
+async def test_a_background_command_is_watched_and_stopped_by_whoever_started_it(house: House, family: Path):
+    async with house(policy=ALLOWED, background=1) as hands:
+        said = await hands.terminal("run_background", caller="dana", command=f"{PYTHON} family.py 1000")
+        assert said.success and said.content.startswith("job-1 runs")
+        await until(family.exists)
+
+        async def output() -> str:
+            return (await hands.terminal("get_output", caller="dana", job="job-1")).content
+
+        with anyio.fail_after(LONG):
+            while "started" not in await output():  # noqa: ASYNC110 - another process says it
+                await anyio.sleep(0.02)
+        assert "next offset 8" in await output()
+        later = await hands.terminal("get_output", caller="dana", job="job-1", offset=8)
+        assert "started" not in later.content
+        assert "job-1: running" in (await hands.terminal("list", caller="dana")).content
+        assert "Nothing runs" in (await hands.terminal("list", caller="kim")).content
+        for operation in ("get_output", "stop"):
+            stranger = await hands.terminal(operation, caller="kim", job="job-1")
+            assert not stranger.success and "no background command" in stranger.content
+        crowded = await hands.terminal("run_background", caller="kim", command="sleep 1")
+        assert not crowded.success and "1 is the most" in crowded.content
+        assert "job-1: stopped" in (await hands.terminal("stop", caller="dana", job="job-1")).content
+        await nothing_left(family)
+
+
+@proves("U4")
+async def test_closing_ends_what_runs_in_the_background(house: House, family: Path):
+    async with house(policy=ALLOWED) as hands:
+        await hands.terminal("run_background", command=f"{PYTHON} family.py 1000")
+        await until(family.exists)
+    await nothing_left(family)
+
+
+HOLDING: Final = """
+import sys
+from pathlib import Path
+import anyio
+from fingerpost.builtin import open_router
+from fingerpost.settings import Settings
+
+async def main():
+    settings = Settings.model_validate({
+        "builtin": {"enabled": ["workspace"]}, "tool_routing": {"allow_execute": True},
+        "store": {"url": "sqlite:///" + sys.argv[1] + "/../held.db"},
+        "policy": [{"verdict": "allow", "server": "workspace"}],
+    })
+    async with open_router(settings=settings, folder=Path(sys.argv[1])) as router:
+        await router.connect()
+        arguments = {"operation": "run_background", "command": sys.argv[2]}
+        print((await router.call("workspace/terminal_operations", arguments)).content, flush=True)
+        await anyio.sleep(1000)
+
+anyio.run(main)
+"""
+
+
+@proves("U4")
+async def test_killing_fingerpost_ends_its_commands(folder: Path):
+    (folder / "sleeper.py").write_text(
+        "import os, time; open('pids', 'w').write(str(os.getpid())); time.sleep(1000)"
+    )
+    program = folder.parent / "holding.py"
+    program.write_text(HOLDING)
+    command = [*warm.python(), str(program), str(folder), f"{PYTHON} sleeper.py"]
+    holder = await anyio.open_process(command, stdout=subprocess.DEVNULL)
+    try:
+        pids = folder / "pids"
+        await until(lambda: pids.exists() and pids.read_text().isdigit())
+        number = int(pids.read_text())
+        assert lives(number)
+        os.kill(holder.pid, signal.SIGKILL)
+        await until(lambda: not lives(number))
+    finally:
+        if holder.returncode is None:
+            holder.kill()
+        await holder.wait()
+
+
+SAFE: Final = st.text(
+    st.characters(codec="utf-8", exclude_characters="\0\n|&;<>()$`*?[#~\\'\"="), max_size=20
+)
+QUOTED: Final = st.text(st.characters(codec="utf-8", exclude_characters="\0'"), max_size=20)
+
+
+@proves("U4")
+@given(st.lists(st.one_of(SAFE, QUOTED.map(lambda text: f"'{text}'")), min_size=1, max_size=6))
+def test_a_line_without_shell_signs_is_split_as_a_shell_would(pieces: list[str]) -> None:
+    line = " ".join(pieces)
+    try:
+        words = words_of(line)
+    except ToolRefused:
+        assert not shlex.split(line) or "=" in line or "\r" in line
+        return
+    assert list(words) == shlex.split(line)
+
+
+@proves("U4")
+@given(
+    st.lists(
+        st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20), min_size=1, max_size=6
+    )
+)
+def test_what_was_quoted_comes_back_as_it_was(words: list[str]) -> None:
+    if "=" in words[0]:
+        return
+    assert words_of(shlex.join(words)) == tuple(words)
+
+
+SHELL = """a | b
+a; b
+a && b
+a > b
+a $HOME
+a "$(b)"
+a `b`
+a *.py
+X=1 a
+~/a
+(a)
+a 'b
+a \\"""
+
+
+@proves("U4")
+@pytest.mark.parametrize("line", [*SHELL.splitlines(), "", "a\nb"])
+def test_what_needs_a_shell_is_refused(line: str) -> None:
+    with pytest.raises(ToolRefused):
+        words_of(line)
+
+
+ELEVATED = """
+sudo ls; /usr/bin/sudo ls; doas x; su -; sh -c x; bash -lc x; python -c x; python3.12 -m pip install
+x; perl -e x; node --eval x; env sudo x; xargs rm; nohup x; timeout 5 x; rm -rf x; rm -r x; chmod -R
+777 .; chown -R x .; dd if=/dev/zero; mkfs.ext4 x; kill 1; pkill x; apt-get install x; pip install
+x; npm install; git push; git -q reset --hard; find . -exec rm {} +; find . -delete; cp a /etc/x; mv
+a ../b; rm ~/x; tee --output=/x
+"""
+
+ORDINARY = """
+ls -la; pytest -q; python -m pytest; python script.py -c x; git status; git diff; make test; npm
+test; rm a.txt; cp a b; cp /home/dana/project/a b; bash script.sh; grep -r x .; cargo test; uv run
+pytest
+"""
+
+
+@proves("U4", "C6")
+def test_elevated_commands_are_told_from_ordinary_ones() -> None:
+    for lines, is_elevated in ((ELEVATED, True), (ORDINARY, False)):
+        for line in lines.split(";"):
+            assert (elevated(shlex.split(line), "/home/dana/project") is not None) is is_elevated, line

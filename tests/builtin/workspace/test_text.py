@@ -1,0 +1,120 @@
+"""What is in a file: read, changed and written back without losing what was not meant."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from fingerpost.builtin.kit import ToolRefused
+from fingerpost.builtin.workspace.search.certain import certain_text
+from fingerpost.builtin.workspace.text.diffs import diff
+from fingerpost.builtin.workspace.text.edits import Edit, inserted, replaced
+from fingerpost.builtin.workspace.text.encodings import lines_of, read_text
+from tests.requirements import proves
+
+texts = st.text(st.one_of(st.sampled_from("ab \r\n\n\t"), st.characters(codec="utf-8")), max_size=60)
+files = st.one_of(
+    st.binary(max_size=60),
+    texts.map(str.encode),
+    texts.map(lambda text: b"\xef\xbb\xbf" + text.encode()),
+    texts.map(lambda text: text.encode("utf-16")),
+    texts.map(lambda text: text.replace("\n", "\r\n").encode()),
+)
+
+
+@proves("U2")
+@given(files)
+def test_a_text_that_is_not_changed_is_written_back_as_it_was(data: bytes) -> None:
+    text = read_text(data)
+    assume(text is not None)
+    assert text is not None
+    assert text.changed_to(text.plain) == data
+
+
+printable = st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "Zs"]), max_size=20)
+
+
+def with_an_a(before: str, after: str, line_end: str, encoding: str) -> bytes:
+    text = f"{before}{line_end}a{line_end}{after}"
+    if encoding == "latin-1":
+        return text.encode("latin-1", "replace") + b"\xe9"
+    return text.encode(encoding)
+
+
+editable = st.builds(
+    with_an_a,
+    printable,
+    printable,
+    st.sampled_from(["", "\n", "\r\n"]),
+    st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "latin-1"]),
+)
+
+
+@proves("U2")
+@given(editable, st.text(st.sampled_from("ab\n"), min_size=1, max_size=8))
+def test_an_edit_changes_its_place_and_nothing_else(data: bytes, new: str) -> None:
+    text = read_text(data)
+    assert text is not None
+    after = text.changed_to(text.plain.replace("a", text.tidied(new), 1))
+    assert after.startswith(text.mark)
+    again = read_text(after)
+    assert again is not None and again.encoding == text.encoding
+    if text.line_end is not None:
+        assert again.line_end == text.line_end
+        assert again.plain == text.plain.replace("a", new, 1)
+
+
+@proves("U2")
+@given(texts, st.text(st.sampled_from("ab\n"), max_size=3), texts, st.booleans())
+def test_a_replacement_is_made_exactly_once_or_everywhere(
+    text: str, old: str, new: str, everywhere: bool
+) -> None:
+    edit = Edit(old=old, new=new, everywhere=everywhere)
+    try:
+        after = replaced(text, edit, "a.txt")
+    except ToolRefused as refused:
+        count = text.count(old) if old else 0
+        assert count == 0 or old == new or (count > 1 and not everywhere)
+        assert refused.hint
+        return
+    assert after == text.replace(old, new)
+    assert everywhere or text.count(old) == 1
+
+
+@proves("U2")
+@given(texts, st.integers(0, 8), texts)
+def test_an_insertion_keeps_every_line_that_was_there(text: str, line: int, addition: str) -> None:
+    before = lines_of(text)
+    try:
+        after = lines_of(inserted(text, line, addition, "a.txt"))
+    except ToolRefused:
+        assert line > len(before) + 1
+        return
+    at = len(before) if line == 0 else line - 1
+    assert [each.rstrip("\n") for each in after[:at]] == [each.rstrip("\n") for each in before[:at]]
+    assert after[len(after) - (len(before) - at) :] == before[at:] or at == len(before)
+    assert len(after) == len(before) + len(lines_of(addition if addition.endswith("\n") else addition + "\n"))
+
+
+@proves("U5")
+@given(files, files)
+def test_a_difference_is_shown_for_whatever_two_files_hold(before: bytes, after: bytes) -> None:
+    shown = diff("a.txt", before, after)
+    assert (shown == "(no difference)") == (before == after)
+    assert shown.count("\n") <= 302 * 3
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            ["abc", "x", "a*", "b?", "c+", "d{0,2}", "[xyz]", "[^]a]", ".", "\\d", "\\.", "^", "$", "q{2}"]
+        ),
+        max_size=6,
+    ).map("".join),
+    st.text(st.sampled_from("abcdqxyz 12."), max_size=30),
+)  # fmt: skip
+def test_what_fits_a_pattern_contains_its_certain_text(pattern: str, line: str) -> None:
+    if re.search(pattern, line):
+        assert certain_text(pattern) in line
