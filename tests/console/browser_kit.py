@@ -164,7 +164,7 @@ def _selection(request: ModelRequest) -> str:
         )
     if "notes.md" in said:
         return select("files/read_text_file", {"path": "notes.md"})
-    if named := re.search(r"Write the file \\?\"(\w+\.txt)", said):
+    if named := re.search(r"(?:Write the|Create a) file \\?\"(\w+\.txt)", said):
         return select("files/write_file", {"path": named[1], "content": "Hello from Fingerpost"})
     return select(None)
 

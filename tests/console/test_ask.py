@@ -39,7 +39,7 @@ def test_routing_only_calls_nothing(browser: Browser, house: House):
 @proves("V2")
 def test_a_call_that_asks_is_approved_on_the_spot_and_goes_on(browser: Browser, house: House):
     with visit(browser, house, "#/ask") as page:
-        page.get_by_role("button", name="Write the file").click()
+        page.get_by_role("button", name="Create a file").click()
         expect(page.locator(".answer")).to_contain_text("waits for a person")
         page.get_by_role("button", name="Decide").click()
         page.get_by_role("dialog").get_by_role("button", name="Approve once").click()
@@ -76,7 +76,7 @@ def test_a_question_back_can_be_answered(browser: Browser, keyless: House):
     with visit(browser, keyless, "#/ask") as page:
         for answered in ("pressed", "typed"):
             page.get_by_label("Request").fill("What time is it?")
-            page.get_by_role("button", name="Run").click()
+            page.get_by_role("button", name="Run", exact=True).click()
             expect(page.locator(".answer")).to_contain_text("Which of these do you mean?")
             if answered == "pressed":
                 page.get_by_role("button", name="time/get_current_time").click()
@@ -102,9 +102,9 @@ def test_what_goes_wrong_is_said_in_a_sentence(browser: Browser, keyless: House)
     with visit(browser, keyless, "#/ask") as page:
         page.get_by_label("Mode").select_option("staged")
         page.get_by_label("Request").fill("What time is it in Tokyo right now?")
-        page.get_by_role("button", name="Run").click()
+        page.get_by_role("button", name="Run", exact=True).click()
         expect(page.get_by_role("alert")).to_contain_text("model")
-        expect(page.get_by_role("button", name="Run")).to_be_enabled()
+        expect(page.get_by_role("button", name="Run", exact=True)).to_be_enabled()
 
 
 @pytest.mark.parametrize(("scheme", "width"), both_schemes())

@@ -34,7 +34,7 @@ def test_a_profile_is_chosen_and_its_directives_are_shown(browser: Browser, tmp_
         chosen.select_option("scene")
         page.get_by_label("Mode").select_option("simple")
         page.get_by_label("Request").fill("Move the lamp object one metre to the left in my scene")
-        page.get_by_role("button", name="Run").click()
+        page.get_by_role("button", name="Run", exact=True).click()
         directives = page.get_by_role("region", name="Directives")
         expect(directives.get_by_role("listitem")).to_have_count(1)
         expect(directives).to_contain_text("move_object lamp-1")

@@ -91,7 +91,7 @@ def _escaped(reading: _Reading, command: str, place: int) -> int:
 
 
 def _check_plain(reading: _Reading, char: str) -> None:
-    if char == "\n":
+    if char in "\n\r":
         message = "The command has several lines."
         raise ToolRefused(message, hint=_HINT)
     if char in _OPERATORS or char in _EXPANDED:

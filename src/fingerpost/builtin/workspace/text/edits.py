@@ -47,7 +47,7 @@ def inserted(text: str, line: int, addition: str, shown: str) -> str:
         message = f"{shown} has {len(lines)} lines, so there is no line {line} to insert before."
         raise ToolRefused(message, hint=f"Use 1 to {len(lines) + 1}, or 0 for the end.")
     at = len(lines) if line == 0 else line - 1
-    if at == len(lines) and lines and not lines[-1].endswith(("\n", "\r")):
+    if at == len(lines) and lines and not lines[-1].endswith("\n"):
         lines[-1] += "\n"
     if not addition.endswith("\n"):
         addition += "\n"
