@@ -49,12 +49,12 @@ node_modules/.ready: package.json package-lock.json
 up: install ## Set up everything, answer requests with the example servers, and start the console (PORT=8642)
 	@fingerpost servers --servers examples/servers.json
 	@for request in "hello" "what time is it in Tokyo right now?" 'read the file "notes.md"'; do \
-		printf '\n$$ fingerpost ask "%s"\n' "$$request"; \
+		printf "\n$$ fingerpost ask '%s'\n" "$$request"; \
 		fingerpost ask --servers examples/servers.json "$$request" || exit 1; done
 	@# Our own servers: what notes say, a search, a write that asks, a command that is switched off.
 	@for request in "what does notes/retries.md say about writes?" "which files mention retry?" \
 		'create a file "hello.txt" with the content "Hello"' "run the tests"; do \
-		printf '\n$$ fingerpost ask --config examples/own.toml "%s"\n' "$$request"; \
+		printf "\n$$ fingerpost ask --config examples/own.toml '%s'\n" "$$request"; \
 		fingerpost ask --config examples/own.toml "$$request" </dev/null || [ $$? = 4 ] || exit 1; done
 	@examples/up.sh start
 
