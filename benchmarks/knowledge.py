@@ -22,7 +22,8 @@ from benchmarks.knowledge_questions import NAMES, QUESTIONS
 from fingerpost.builtin.knowledge import KnowledgeBase
 from fingerpost.builtin.knowledge.base import FRESH_SECONDS
 from fingerpost.builtin.passages import Hit, Passage, PassageIndex
-from fingerpost.builtin.passages.meanings import shared_encoder, windows
+from fingerpost.builtin.passages.meanings import windows
+from fingerpost.narrow.dense.encoder import shared_encoder
 
 SIZES = (100, 1_000, 5_000)
 FILE_BYTES = 20 * 1024 * 1024

@@ -210,7 +210,7 @@ async def test_whoever_goes_on_stays_within_the_bounds_the_request_began_in(
 
 @proves("U10")
 async def test_it_is_answered_after_a_restart(tmp_path: Path) -> None:
-    from fingerpost.surfaces.cli.conversations import open_question
+    from fingerpost.insight.conversations import open_question
 
     async with house(
         tmp_path, ScriptedModel([calls((TOOL, question("Which city?", "Oslo", "Rome")))])

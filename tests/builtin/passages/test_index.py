@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.builtin.passages import Passage, PassageIndex
-from fingerpost.builtin.passages.meanings import WINDOW, shared_encoder, windows
-from fingerpost.narrow.dense.encoder import Encoder, Vector
+from fingerpost.builtin.passages.meanings import WINDOW, windows
+from fingerpost.narrow.dense.encoder import Encoder, Vector, shared_encoder
 from tests.requirements import proves
 
 PATIENCE = 60.0

@@ -1,6 +1,5 @@
 """Assets: charts, diagrams, bodies and tones made here; pictures and speech made elsewhere. All are kept."""
 
-from fingerpost.builtin.assets.keeping import SCHEME, Kept, fetch, keep
-from fingerpost.builtin.assets.records import Asset
+from fingerpost.call.digest.assets import SCHEME, Asset, Kept, fetch, keep
 
 __all__ = ["SCHEME", "Asset", "Kept", "fetch", "keep"]

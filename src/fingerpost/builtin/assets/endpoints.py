@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 import anyio
 import anyio.to_thread
 
-from fingerpost.builtin.assets.keeping import LARGEST
 from fingerpost.builtin.assets.sniffing import form_of
 from fingerpost.builtin.kit import ToolRefused
+from fingerpost.call.digest.assets import LARGEST
 from fingerpost.llm.fields import mapping
 from fingerpost.records import Json, JsonObject
 from fingerpost.redaction import remember, scrub

@@ -22,11 +22,11 @@ from fingerpost.builtin.assets.drawing.shapes import Picture, Words
 from fingerpost.builtin.assets.drawing.svg import as_svg
 from fingerpost.builtin.assets.models.glb import as_glb
 from fingerpost.builtin.assets.models.reading import read_bodies
-from fingerpost.builtin.assets.records import Asset, asset
 from fingerpost.builtin.assets.sound.tune import read_tune
 from fingerpost.builtin.assets.sound.wave import as_wav
 from fingerpost.builtin.assets.speaking import spoken
 from fingerpost.builtin.kit import ToolRefused
+from fingerpost.call.digest.assets import Asset, asset
 from fingerpost.records import Json
 from fingerpost.settings import SpecialistsSettings
 

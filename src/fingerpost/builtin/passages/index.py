@@ -21,9 +21,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fingerpost.builtin.passages.meanings import Meanings, shared_encoder, windows
+from fingerpost.builtin.passages.meanings import Meanings, windows
 from fingerpost.builtin.passages.records import Hit, Passage
-from fingerpost.narrow.dense.encoder import TextEncoder
+from fingerpost.narrow.dense.encoder import TextEncoder, shared_encoder
 from fingerpost.narrow.fusion import blend
 from fingerpost.narrow.language import language_of
 from fingerpost.narrow.lexical.index import Bag, build

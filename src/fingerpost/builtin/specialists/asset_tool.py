@@ -6,12 +6,12 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final, cast
 
-from fingerpost.builtin.assets.keeping import LARGEST, keep
 from fingerpost.builtin.assets.service import KINDS, Kind, Order, made
-from fingerpost.builtin.kit import Caller, OwnTool, Reply, ToolRefused
+from fingerpost.builtin.kit import Caller, Link, OwnTool, Reply, ToolRefused
 from fingerpost.builtin.premises import Premises
 from fingerpost.builtin.specialists.nested import SERVER
 from fingerpost.call.digest import Results
+from fingerpost.call.digest.assets import LARGEST, Kept, keep
 from fingerpost.records import Effect, Json, JsonObject
 from fingerpost.settings import OwnRule, SpecialistsSettings
 from fingerpost.store import Store
@@ -37,7 +37,7 @@ def asset_tool(premises: Premises) -> OwnTool:
             raise ToolRefused(message, hint="Ask for less of it.")
         async with _results(premises) as results:
             kept = await keep(results, asset, caller=caller.user)
-        return Reply(kept.line, links=(kept.link,))
+        return Reply(kept.line, links=(_link(kept),))
 
     slowest = max(
         (one.timeout for one in (settings.images, settings.speech) if one is not None), default=60.0
@@ -162,3 +162,9 @@ _PROPERTIES: Final[dict[str, JsonObject]] = {
     "height": {**_PIXELS, "description": "The same upwards"},
     "voice": {"type": "string", "maxLength": 40, "description": "Who speaks, as the service calls them"},
 }
+
+
+def _link(kept: Kept) -> Link:
+    return Link(
+        uri=kept.uri, name=kept.name, media_type=kept.media_type, description=kept.about, size=kept.size
+    )

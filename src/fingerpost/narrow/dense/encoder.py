@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from threading import Lock
@@ -76,6 +77,12 @@ class Encoder:
             return self._run(clean(text, LONGEST_CHARACTERS))
         except Exception as error:  # both libraries raise kinds of their own
             raise _unusable(self._folder, error) from error
+
+
+@cache
+def shared_encoder() -> Encoder:
+    """The one that comes with the package, once for all who compare meanings in this process."""
+    return Encoder(threads=1)
 
 
 def _load(folder: Path, threads: int) -> Callable[[str], Vector]:

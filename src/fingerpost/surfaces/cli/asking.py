@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from fingerpost.insight.conversations import exchange, open_question, recall
 from fingerpost.records import Approval, Message, Pending, RouteOutcome, new_id
 from fingerpost.settings import Loaded
 from fingerpost.surfaces.cli.backstage import Backstage
-from fingerpost.surfaces.cli.conversations import exchange, open_question, recall
 from fingerpost.surfaces.cli.dialogue import Dialogue
 from fingerpost.surfaces.cli.permission import ask_permission, show_pending
 from fingerpost.surfaces.cli.person import ask_line, at_terminal, person

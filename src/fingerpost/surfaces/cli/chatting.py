@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from fingerpost.errors import FingerpostError
+from fingerpost.insight.conversations import exchange, open_question, recall
 from fingerpost.records import Approval, Message, Mode, Pending, new_id
 from fingerpost.settings import Loaded
 from fingerpost.surfaces.cli.asking import footer, show_question
 from fingerpost.surfaces.cli.backstage import Backstage
 from fingerpost.surfaces.cli.chat_commands import COMMANDS, is_command, obey
-from fingerpost.surfaces.cli.conversations import exchange, open_question, recall
 from fingerpost.surfaces.cli.dialogue import Dialogue
 from fingerpost.surfaces.cli.lines import Lines
 from fingerpost.surfaces.cli.permission import ask_permission, show_pending

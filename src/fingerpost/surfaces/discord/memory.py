@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from fingerpost.events import AnswerGiven, Event, QuestionAsked, RequestNarrowed, RouteBegan, rebuild
-from fingerpost.records import Message, Mode, Packet, RouteOutcome
+from fingerpost.insight.conversations import exchange, question_in, reply_in
+from fingerpost.records import Message, RouteOutcome
 from fingerpost.router.route import Route
 from fingerpost.store import Store
 
@@ -76,44 +75,10 @@ class Conversations:
         talk = Talk(askers=callers)
         for number, packet in enumerate(packets):
             events = [entry.event for entry in await journal.events(packet_id=packet.packet_id)]
-            last = _last_word(events)
-            if last is None:
+            reply = reply_in(events)
+            if reply is None:
                 continue
-            asked = _keyless_question(events, last) if number == 0 else None
-            return replace(talk, history=_exchange(packet, last), asked=() if asked is None else (asked,))
+            asked = question_in(events) if number == 0 else None
+            history = exchange(packet, reply)[-MOST_MESSAGES:]
+            return replace(talk, history=history, asked=() if asked is None else (asked,))
         return talk
-
-
-def _exchange(packet: Packet, last: AnswerGiven | QuestionAsked) -> tuple[Message, ...]:
-    said = Message(role="user", text=packet.content.original_prompt)
-    words = last.question.text if isinstance(last, QuestionAsked) else last.text
-    reply = Message(role="assistant", text=words)
-    return (*packet.context.history, said, reply)[-MOST_MESSAGES:]
-
-
-def _last_word(events: Sequence[Event]) -> AnswerGiven | QuestionAsked | None:
-    """What the person read last; None for what nobody set out to answer, or what waits for their leave."""
-    if not any(isinstance(event, RouteBegan) for event in events):
-        return None
-    for event in reversed(events):
-        if isinstance(event, AnswerGiven):
-            return event
-        if isinstance(event, QuestionAsked) and event.question.pending_id is None:
-            return event
-    return None
-
-
-def _keyless_question(events: Sequence[Event], last: AnswerGiven | QuestionAsked) -> Route | None:
-    """A model reads its question in the conversation; without one, somebody has to remember what it was."""
-    packet = rebuild(events)
-    if packet is None or packet.context.mode != Mode.KEYLESS or not isinstance(last, QuestionAsked):
-        return None
-    narrowings = [event.narrowing for event in events if isinstance(event, RequestNarrowed)]
-    return Route(
-        packet=packet,
-        outcome=RouteOutcome.ASKED,
-        mode=Mode.KEYLESS,
-        answer=last.question.text,
-        question=last.question,
-        narrowing=narrowings[-1] if narrowings else None,
-    )

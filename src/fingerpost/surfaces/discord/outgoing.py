@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Final
-from urllib.parse import unquote
 
 import discord
 
 from fingerpost.call.digest import Results
+from fingerpost.call.digest.assets import SCHEME, name_in
 from fingerpost.events import ResultDigested
 from fingerpost.router.route import Route
 from fingerpost.surfaces.discord.note import Note, send
@@ -23,8 +23,7 @@ MOST_FILES: Final = 5
 FILE_BYTES: Final = 8 * 1024 * 1024  # Discord takes ten in one message from anybody
 LOOKED_THROUGH: Final = 50_000  # characters of one result, for links
 _PART: Final = re.compile(r"\bpart (\d{1,4})\b")
-_LINK_START: Final = "fingerpost://results/"
-_LINK: Final = re.compile(_LINK_START + r"(res_[a-z]{13})\b")
+_LINK: Final = re.compile(SCHEME + r"(res_[a-z]{13})\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +87,5 @@ def _handles(route: Route) -> dict[str, None]:
 
 def _name(reference: str, number: int, kind: str) -> str:
     """The name an asset was given; else one that tells what it is."""
-    given = unquote(reference.rpartition("/")[2]) if _LINK_START in reference else ""
-    safe = re.sub(r"[^\w.-]+", "_", given)[-80:].lstrip(".")
+    safe = re.sub(r"[^\w.-]+", "_", name_in(reference))[-80:].lstrip(".")
     return safe or f"result-{number}{mimetypes.guess_extension(kind.lower()) or '.bin'}"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fingerpost.builtin.assets import Asset, fetch
-from fingerpost.builtin.assets.records import FILE, MEDIA, file_stem
+from fingerpost.call.digest.assets import FILE, MEDIA, Asset, fetch, file_stem
 from fingerpost.router import Router
 from fingerpost.surfaces.api.operation import ApiRequest, Operation, Problem, Reply
 from fingerpost.surfaces.api.sight import only_of

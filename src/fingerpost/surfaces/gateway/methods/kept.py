@@ -6,9 +6,8 @@ import base64
 
 import anyio.to_thread
 
-from fingerpost.builtin.assets import fetch
-from fingerpost.builtin.assets.keeping import handle_in
 from fingerpost.call.digest import Results
+from fingerpost.call.digest.assets import fetch, handle_in
 from fingerpost.records import JsonObject
 from fingerpost.surfaces.gateway.exchange import ClientRequest
 from fingerpost.surfaces.gateway.methods.materials import not_found

@@ -1,4 +1,4 @@
-"""Where assets are kept: with the full results of calls, for their caller, for as long.
+"""Assets: what tools made, kept with the full results of calls, for their caller, for as long.
 
 So whatever fetches a result by its handle fetches an asset, too; they make room for newer
 ones in the same way.
@@ -8,20 +8,43 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote
 
 import anyio.to_thread
 
-from fingerpost.builtin.assets.records import Asset
-from fingerpost.builtin.kit import Link
-from fingerpost.call.digest import Results
+from fingerpost.call.digest.results import Results
 from fingerpost.records import JsonObject, new_id
 
 SCHEME: Final = "fingerpost://results/"
 _PLACE: Final = re.compile(r", part (\d{1,4})\b")
+MEDIA: Final[Mapping[str, str]] = {
+    "svg": "image/svg+xml",
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "webp": "image/webp",
+    "gif": "image/gif",
+    "glb": "model/gltf-binary",
+    "wav": "audio/wav",
+    "mp3": "audio/mpeg",
+    "flac": "audio/flac",
+    "ogg": "audio/ogg",
+    "aac": "audio/aac",
+}
+FILE: Final = "application/octet-stream"
 LARGEST: Final = 16 * 1024 * 1024  # packed and as text it has to fit into what is kept of one result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asset:
+    """Bytes of a kind, under a name a file can have."""
+
+    name: str
+    media_type: str
+    data: bytes
+    about: str = ""  # in words, such as `a bar chart with 4 bars`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,16 +60,6 @@ class Kept:
     @property
     def uri(self) -> str:
         return address_of(self.handle, self.name)
-
-    @property
-    def link(self) -> Link:
-        return Link(
-            uri=self.uri,
-            name=self.name,
-            media_type=self.media_type,
-            description=self.about,
-            size=self.size,
-        )
 
     @property
     def line(self) -> str:
@@ -84,7 +97,7 @@ async def fetch(results: Results, handle: str, *, caller: str | None) -> Asset |
     if found is None:
         return None
     media_type, data = found
-    return Asset(name=_name(page.references[0]), media_type=media_type, data=data)
+    return Asset(name=name_in(page.references[0]) or "asset", media_type=media_type, data=data)
 
 
 def address_of(handle: str, name: str) -> str:
@@ -96,9 +109,9 @@ def handle_in(uri: str) -> str | None:
     return uri.removeprefix(SCHEME).partition("/")[0] if uri.startswith(SCHEME) else None
 
 
-def _name(reference: str) -> str:
-    """The name behind `image/png, 4 KB, part 1, fingerpost://results/res_…/chart.png`."""
-    return unquote(reference.rpartition("/")[2]) if SCHEME in reference else "asset"
+def name_in(reference: str) -> str:
+    """The name behind `image/png, 4 KB, part 1, fingerpost://results/res_…/chart.png`; empty: it has none."""
+    return unquote(reference.rpartition("/")[2]) if SCHEME in reference else ""
 
 
 def _block(made: Asset) -> JsonObject:
@@ -110,3 +123,14 @@ def _block(made: Asset) -> JsonObject:
         "blob": encoded,
     }
     return {"type": "resource", "resource": resource}
+
+
+def asset(stem: str, form: str, data: bytes, about: str) -> Asset:
+    """An asset of one of the forms above, named after what it is about."""
+    return Asset(name=f"{file_stem(stem)}.{form}", media_type=MEDIA.get(form, FILE), data=data, about=about)
+
+
+def file_stem(text: str, longest: int = 40) -> str:
+    """A file's name out of any text: small ASCII letters, digits and dashes."""
+    kept = "".join(letter if letter.isascii() and letter.isalnum() else " " for letter in text.lower())
+    return "-".join(kept.split())[:longest].strip("-") or "asset"
