@@ -116,12 +116,14 @@ class Gateway:
             input_responses=params.get("inputResponses") if asking.modern else None,
             request_state=state if asking.modern and isinstance(state, str) else None,
         )
+        card = self.router.tools.find(params["name"])
         return await self.asked.call(
             asking,
             person or Person(),
             ToolCall(name=params["name"], arguments=params["arguments"]),
             CallContext(call_id=new_id("cal"), caller=asking.principal.name, conversation=asking.caller_key),
             passage,
+            server="" if card is None else card.server,
         )
 
     async def retry(self, first: ClientRequest, outcome: Outcome, answer: Any, **changes: Any) -> Outcome:

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
+import anyio
 import pytest
 
 from fingerpost import Router
 from fingerpost.records import Era, ServerSpec
+from fingerpost.servers.own_era import OFTEN
 from fingerpost.testing import served
 from tests.conformance.fixture_server import application
-from tests.conformance.gateway import connected, serving, settings
+from tests.conformance.gateway import PATIENCE_S, connected, serving, settings
 from tests.conformance.probe import Probe
 from tests.requirements import proves
 
@@ -96,13 +98,18 @@ class Caller:
 
 @asynccontextmanager
 async def callers(
-    folder: Path, era: Era, *names: str, **spec: Any
+    folder: Path, era: Era, *names: str, speaks: Era | None = None, **spec: Any
 ) -> AsyncGenerator[tuple[Probe, list[Caller]]]:
     """Callers of one gateway with a probe behind it, each with a key of their own."""
     probe = Probe(application())
     async with served(probe) as upstream:
         server = ServerSpec(
-            name="probed", transport="http", url=f"{upstream}/mcp", era=era, prefix=False, **spec
+            name="probed",
+            transport="http",
+            url=f"{upstream}/mcp",
+            era=speaks or era,
+            prefix=False,
+            **spec,
         )
         async with Router([server], settings=settings(folder)) as router:
             await connected(router)
@@ -199,3 +206,22 @@ async def test_a_key_of_ours_never_goes_along(tmp_path: Path) -> None:
                 await ann.ask(*REQUESTS[0], 1)
     assert probe.asked("tools/call")
     assert not [arrival for arrival in probe.arrivals if "fp_" in arrival.everything]
+
+
+@proves("G8", "G9")
+async def test_a_busy_client_with_a_session_has_one_of_its_own_at_a_server_of_both_eras(
+    tmp_path: Path,
+) -> None:
+    """Nothing of theirs reaches it by that way either."""
+    async with callers(tmp_path, HANDSHAKE, "ann", speaks="auto") as (probe, [ann]):
+        number = 0
+        with anyio.fail_after(PATIENCE_S):
+            while not number or "mcp-session-id" not in probe.asked("tools/call")[-1].headers:
+                number += 1
+                answer = await ann.ask(*REQUESTS[0], number)
+                assert answer["content"][0]["text"]
+    assert number > OFTEN
+    assert probe.asked("initialize")[-1].message["params"]["capabilities"] == {}  # as ann declared
+    for arrival in probe.arrivals:
+        assert SECRET not in arrival.everything
+        assert "fp_" not in arrival.everything

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fingerpost.call.arguments import prepare
+from fingerpost.call.arguments import prepare, signature
 from fingerpost.call.fingerprints import call_fingerprint
 from fingerpost.call.names import NotFound, operation_of, resolve
 from fingerpost.call.outcomes import Endings
@@ -47,7 +47,7 @@ def check(wish: ToolCall, snapshot: Snapshot, *, repair: bool) -> Checked:
         repairs=made.repairs,
         errors=made.errors,
         problem="; ".join(error.message for error in made.errors),
-        signature=made.signature,
+        signature=made.signature or signature(found.card),
     )
 
 

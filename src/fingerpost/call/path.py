@@ -34,7 +34,9 @@ from fingerpost.events import (
     CallReceived,
     CallRefused,
     CallRuled,
+    Event,
     EventSink,
+    Later,
     ResultDigested,
     unfinished_attempts,
 )
@@ -95,7 +97,7 @@ class CallPath:
         self._catalog = catalog
         self._store = store
         self._settings = settings
-        self._events = events
+        self._events = Later(events)
         self._policy = Policy(settings.policy, bounds=bounds)
         self._running: dict[str, str] = {}  # the tool of every call under way, by call
         self._contexts: dict[str, CallContext] = {}  # and who makes it
@@ -106,8 +108,8 @@ class CallPath:
             servers,
             settings=settings.call,
             flags=settings.flags,
-            events=events,
-            journal=store.journal.append,
+            events=self._events,
+            journal=self._write_down,
             hasten=store.journal.hasten,
             unbounded=settings.builtin.enabled,
         )
@@ -121,6 +123,13 @@ class CallPath:
 
         `passage` is what goes between the caller and the server beside the call.
         """
+        try:
+            return await self._call(wish, context, passage)
+        finally:
+            if passage is None:  # who passes an answer on sends it first
+                self._events.flush()
+
+    async def _call(self, wish: ToolCall, context: CallContext, passage: Passage | None) -> Outcome:
         began = time.monotonic()
         endings = Endings(wish, context)
         self._running[context.call_id] = wish.name
@@ -218,6 +227,7 @@ class CallPath:
         self, call: Call, context: CallContext, ruling: Ruling, passage: Passage | None = None
     ) -> Permit | None:
         if ruling.verdict is Verdict.ASK:
+            self._events.flush()  # approvals tell at once
             # Who allowed a call allowed all of its rounds.
             begun = self._rounds.take(call, context, passage)
             return await self.approvals.spend(call, context) if begun is None else begun
@@ -383,5 +393,10 @@ class CallPath:
                    detail=outcome.detail, milliseconds=milliseconds)  # fmt: skip
 
     def _tell(self, context: CallContext, kind: type[CallEvent], **facts: Any) -> None:
-        event = kind(call_id=context.call_id, packet_id=context.packet_id or context.call_id, **facts)
-        self._events.emit(event)
+        packet_id = context.packet_id or context.call_id
+        self._events.tell(kind, call_id=context.call_id, packet_id=packet_id, **facts)
+
+    async def _write_down(self, event: Event) -> None:
+        """Returns when this is on disk, behind what happened before."""
+        self._events.flush()
+        await self._store.journal.append(event)

@@ -48,6 +48,7 @@ from fingerpost.events.house import (
     ToolSwitched,
 )
 from fingerpost.events.journal import rebuild, unfinished_attempts
+from fingerpost.events.later import AtOnce, Later, Teller
 from fingerpost.events.learning import FeedbackGiven, LearningForgotten, ThresholdMoved
 from fingerpost.events.narrow import RequestNarrowed, SmartRoutingEnd, SmartRoutingStart
 from fingerpost.events.packet import (
@@ -69,6 +70,7 @@ __all__ = [
     "AnswerGiven",
     "ApprovalDecided",
     "ApprovalRequested",
+    "AtOnce",
     "AttemptFinished",
     "AttemptStarted",
     "BreakerMoved",
@@ -94,6 +96,7 @@ __all__ = [
     "HistorySummarised",
     "IntentDetected",
     "KeyChanged",
+    "Later",
     "LearningForgotten",
     "LiveFeed",
     "LogSink",
@@ -121,6 +124,7 @@ __all__ = [
     "SubagentEnded",
     "SyntaxStopped",
     "TaskScheduled",
+    "Teller",
     "ThoughtNoted",
     "ThresholdMoved",
     "ToolDropped",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
 import aiohttp
@@ -70,21 +70,16 @@ class AnyAnswer:
             raise too_large(self._server, self._limit)
         pieces: list[bytes] = []
         size = 0
-        async for piece in self.chunks():
+        while piece := await self.more():
             size += len(piece)
             if size > self._limit:
                 raise too_large(self._server, self._limit)
             pieces.append(piece)
         return b"".join(pieces)
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        content = self._response.content
-        while True:
-            with _errors_of_ours():
-                piece = await content.readany()
-            if not piece:
-                return
-            yield piece
+    async def more(self) -> bytes:
+        with _errors_of_ours():
+            return await self._response.content.readany()
 
     def keep(self) -> None:
         if not self._response.content.at_eof():

@@ -73,6 +73,11 @@ class Connection:
         )
 
     @property
+    def is_thin(self) -> bool:
+        """Whether calls go without the library in between."""
+        return self._thin is not None
+
+    @property
     def busy(self) -> int:
         """How many requests are under way."""
         return len(self._talks)

@@ -7,9 +7,12 @@ carry calls. There are few of them, and they go when nobody uses them.
 from __future__ import annotations
 
 import math
+import time
+from dataclasses import replace
 
 import anyio
 from anyio.abc import TaskGroup
+from mcp_types import ClientCapabilities
 
 from fingerpost.errors import FingerpostError, ServerUnavailable
 from fingerpost.records import JsonObject, Listing, ServerSpec
@@ -23,7 +26,7 @@ MOST_CALLERS = 32
 IDLE_SECONDS = 600.0
 
 
-class _Own:
+class Own:
     """The connection of one caller."""
 
     def __init__(self) -> None:
@@ -32,11 +35,16 @@ class _Own:
         self.error: FingerpostError | None = None
         self.scope = anyio.CancelScope()
         self.users = 0
-        self.used = anyio.current_time()
+        self.used = time.monotonic()
 
     @property
     def busy(self) -> bool:
         return self.users > 0
+
+    def leave(self) -> None:
+        """One of those who use it is done."""
+        self.users -= 1
+        self.used = time.monotonic()  # what event loops count by
 
     @property
     def over(self) -> bool:
@@ -61,42 +69,59 @@ class Isolated:
         self._outside = outside
         self._most = most
         self._idle_seconds = idle_seconds
-        self._own: dict[str, _Own] = {}
+        self._own: dict[str, Own] = {}
 
     def __len__(self) -> int:
         return len(self._own)
+
+    def opened(self, key: str) -> Own | None:
+        """This caller's connection where there is one that can be used now."""
+        own = self._own.get(key)
+        return own if own is not None and own.connection is not None and not own.over else None
+
+    def begin(self, key: str, tasks: TaskGroup, abilities: ClientCapabilities) -> Own | None:
+        """Open a connection for a caller who can do this; nobody waits for it. None: no room, or begun."""
+        if key in self._own or (len(self._own) >= self._most and not self._idle()):
+            return None
+        self._make_room()
+        own = self._own[key] = Own()
+        tasks.start_soon(self._run, key, own, None, replace(self._around, abilities=lambda: abilities))
+        return own
 
     def use(self, key: str, tasks: TaskGroup, listing: Listing | None) -> _Use:
         """This caller's connection, opened where there is none, kept at least until the block ends."""
         return _Use(self, key, tasks, listing)
 
-    def claim(self, key: str, tasks: TaskGroup, listing: Listing | None) -> _Own:
+    def claim(self, key: str, tasks: TaskGroup, listing: Listing | None) -> Own:
         own = self._own.get(key)
         if own is None or own.over:
             if own is None:
                 self._make_room()
-            own = self._own[key] = _Own()
-            tasks.start_soon(self._run, key, own, listing)
+            own = self._own[key] = Own()
+            tasks.start_soon(self._run, key, own, listing, self._around)
         own.users += 1
         return own
 
     def _make_room(self) -> None:
         if len(self._own) < self._most:
             return
-        idle = [(own.used, key) for key, own in self._own.items() if not own.busy]
+        idle = self._idle()
         if not idle:
             message = f"{self._spec.name} serves {self._most} callers at once already"
             raise ServerUnavailable(message, server=self._spec.name, hint="try again when one has finished")
         self._own.pop(min(idle)[1]).scope.cancel()
 
-    async def _run(self, key: str, own: _Own, listing: Listing | None) -> None:
+    def _idle(self) -> list[tuple[float, str]]:
+        return [(own.used, key) for key, own in self._own.items() if not own.busy]
+
+    async def _run(self, key: str, own: Own, listing: Listing | None, around: Surroundings) -> None:
         """One connection from its first byte to its end."""
         lifeline = Lifeline(self._spec.name, stderr=Ring(self._around.limits.stderr_bytes))
         own.scope.deadline = anyio.current_time() + self._spec.connect_timeout
         try:
             with own.scope:
                 async with open_connection(
-                    self._spec, self._around, lifeline=lifeline, outside=self._hear
+                    self._spec, around, lifeline=lifeline, outside=self._hear
                 ) as connection:
                     if listing is not None:
                         connection.mirror(listing)
@@ -116,7 +141,7 @@ class Isolated:
             if self._own.get(key) is own:
                 del self._own[key]
 
-    async def _until_idle(self, own: _Own, lifeline: Lifeline) -> None:
+    async def _until_idle(self, own: Own, lifeline: Lifeline) -> None:
         while True:
             quiet_until = own.used + self._idle_seconds
             with anyio.move_on_at(quiet_until):
@@ -143,7 +168,7 @@ class _Use:
     def __init__(self, pool: Isolated, key: str, tasks: TaskGroup, listing: Listing | None) -> None:
         self._pool = pool
         self._arguments = (key, tasks, listing)
-        self._own: _Own | None = None
+        self._own: Own | None = None
 
     async def __aenter__(self) -> Connection:
         self._own = own = self._pool.claim(*self._arguments)
@@ -153,14 +178,10 @@ class _Use:
                 assert own.error is not None
                 raise own.error
         except BaseException:
-            self._leave(own)
+            own.leave()
             raise
         return own.connection
 
     async def __aexit__(self, *_: object) -> None:
         assert self._own is not None
-        self._leave(self._own)
-
-    def _leave(self, own: _Own) -> None:
-        own.users -= 1
-        own.used = anyio.current_time()
+        self._own.leave()

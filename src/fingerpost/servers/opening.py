@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import httpx2
 from mcp.client.sse import sse_client
+from mcp_types import ClientCapabilities
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from fingerpost.errors import ServerUnavailable
@@ -20,7 +21,7 @@ from fingerpost.servers.lifeline import Lifeline
 from fingerpost.servers.oauth import TokenBook, stored_sign_in
 from fingerpost.servers.pipe import ThinPipe
 from fingerpost.servers.posting import standing_headers
-from fingerpost.servers.session import PROBE_SECONDS, RawClient, our_name
+from fingerpost.servers.session import NOTHING, PROBE_SECONDS, RawClient, our_name
 from fingerpost.servers.stdio import Child, stdio_transport
 from fingerpost.servers.streamable import Transport, http_transport
 from fingerpost.servers.talk import Talks
@@ -41,7 +42,7 @@ class Surroundings:
     limits: LimitSettings
     http: HttpStack
     tokens: TokenBook | None
-    for_callers: Callable[[], bool] = lambda: False  # whether there is somebody to put a question to
+    abilities: Callable[[], ClientCapabilities] = lambda: NOTHING  # of those who can be asked something
 
 
 @asynccontextmanager
@@ -61,7 +62,7 @@ async def open_connection(
             mode="legacy" if spec.era == "2025-11-25" else "auto",
             cache=None,
             talks=talks,
-            for_callers=around.for_callers(),
+            abilities=around.abilities(),
             probe_seconds=min(PROBE_SECONDS, spec.connect_timeout * PROBE_SHARE),
         )
         await stack.enter_async_context(client)

@@ -13,7 +13,8 @@ import asyncio
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
 from typing import Final, cast
 from urllib.parse import urlsplit
 
@@ -24,7 +25,7 @@ from fingerpost.records import ServerSpec
 from fingerpost.servers.failures import too_large
 from fingerpost.servers.posting import END_SECONDS, Answer, NotReached, Posting
 from fingerpost.servers.redirects import shown, stays, target_of
-from fingerpost.servers.replies import JSON, kind_of
+from fingerpost.servers.replies import EVENTS, JSON, kind_of
 
 CONNECT_SECONDS: Final = 10.0
 KEEP_SECONDS: Final = 600.0
@@ -39,7 +40,7 @@ Origin = tuple[str, int]
 
 
 class PlainAnswer:
-    """One answer; see `Answer`. Ready when its head is there; where it is JSON, when all of it is."""
+    """One answer; see `Answer`. Ready with its head; JSON when it is whole, a stream when it has begun."""
 
     __slots__ = ("_connection", "_error", "_limit", "_parts", "_server", "_size", "_waiter", "kind",
                  "leads_to", "location", "status", "whole_length")  # fmt: skip
@@ -79,14 +80,13 @@ class PlainAnswer:
                 return pieces[0] if len(pieces) == 1 else b"".join(pieces)
             await self._news()
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    async def more(self) -> bytes:
         while True:
-            for piece in self._take():
-                yield piece
-            if self._parts:
-                continue
+            pieces = self._take()
+            if pieces:
+                return pieces[0] if len(pieces) == 1 else b"".join(pieces)
             if self._connection is None:
-                return
+                return b""
             await self._news()
 
     def keep(self) -> None:
@@ -120,14 +120,15 @@ class PlainAnswer:
 
     @property
     def _ready(self) -> bool:
-        complete = self._connection is None or self._error is not None
-        return complete or (self.status != 0 and self.kind != JSON)
+        if self._connection is None or self._error is not None:
+            return True
+        return bool(self._parts) if self.kind == EVENTS else self.status != 0 and self.kind != JSON
 
     def head(self, status: int, kind: str, length: int, location: str | None) -> None:
         self.status, self.kind, self.whole_length, self.location = status, kind, length, location
-        if kind != JSON:
+        if kind not in (JSON, EVENTS):
             self._wake()
-        elif length > self._limit:
+        elif kind == JSON and length > self._limit:
             self.fail(too_large(self._server, self._limit))
 
     def add(self, piece: bytes) -> bool:
@@ -294,7 +295,7 @@ class _Connection(asyncio.Protocol):
             self.close()
 
 
-_KINDS: Final[dict[bytes, str]] = {b"application/json": JSON}
+_KINDS: Final[dict[bytes, str]] = {b"application/json": JSON, b"text/event-stream": EVENTS}
 
 
 def _kind_of(value: bytes) -> str:
@@ -435,6 +436,7 @@ def serves(url: str, headers: Mapping[str, str]) -> bool:
     return parts.scheme == "http" and plain and not special & {name.lower() for name in headers}
 
 
+@lru_cache(maxsize=1024)  # the same few, and the names of tools
 def _header(name: str, value: str) -> bytes:
     if _TOKEN.fullmatch(name) is None or _FORBIDDEN.search(value) is not None:
         message = f"the header {name!r:.60} cannot be sent"

@@ -15,7 +15,7 @@ from typing import Any, Self
 import anyio
 from anyio.abc import TaskGroup
 
-from fingerpost.errors import ConfigError, ServerReplyInvalid, ToolTimeout, UnknownServer
+from fingerpost.errors import ConfigError, ServerReplyInvalid, ServerUnavailable, ToolTimeout, UnknownServer
 from fingerpost.events import EventSink
 from fingerpost.records import (
     Json,
@@ -34,6 +34,7 @@ from fingerpost.servers.http import HttpStack
 from fingerpost.servers.listeners import Listeners
 from fingerpost.servers.oauth import TokenBook
 from fingerpost.servers.opening import Surroundings
+from fingerpost.servers.session import EVERYTHING, NOTHING
 from fingerpost.servers.soundness import json_fault
 from fingerpost.servers.spec import protect
 from fingerpost.servers.supervisor import Shared, Supervisor
@@ -80,7 +81,10 @@ class Servers:
         self._shared = Shared(
             events=events,
             around=Surroundings(
-                limits=limits, http=self._http, tokens=tokens, for_callers=lambda: self._for_callers
+                limits=limits,
+                http=self._http,
+                tokens=tokens,
+                abilities=lambda: EVERYTHING if self._for_callers else NOTHING,
             ),
             changed=self._watchers.tell,
             heard=self._hearers.tell,
@@ -206,14 +210,29 @@ class Servers:
 
         Never repeated by itself: after a failure nobody knows whether the call took effect.
         """
+        supervisor = self._find(name)
         params: dict[str, Any] = {"name": tool, "arguments": arguments}
-        if meta and self._find(name).spec.transport == "in_process":
+        if meta and supervisor.spec.transport == "in_process":
             params["_meta"] = meta
 
         async def ask(connection: Connection, clock: Clock) -> dict[str, Any]:
-            return await connection.call(params, passage=passage, on_progress=on_progress, clock=clock)
+            assert self._tasks is not None
+            own = supervisor.own_era.of(passage, connection, self._tasks)
+            if own is None:
+                return await connection.call(params, passage=passage, on_progress=on_progress, clock=clock)
+            own.users += 1
+            try:
+                assert own.connection is not None
+                return await own.connection.call(
+                    params, passage=passage, on_progress=on_progress, clock=clock
+                )
+            except ServerUnavailable:
+                connection.lifeline.doubt()  # what one connection loses, the other may have lost as well
+                raise
+            finally:
+                own.leave()
 
-        return await self._within(name, tool, ask, timeout=timeout, passage=passage)
+        return await self._within(supervisor, tool, ask, timeout=timeout, passage=passage)
 
     async def ask(
         self,
@@ -225,18 +244,18 @@ class Servers:
         passage: Passage | None = None,
     ) -> JsonObject:
         """Ask anything that is not a call, and return the raw result. Raises like `call`."""
-        watches = self._find(name).watches
+        supervisor = self._find(name)
 
         async def ask(connection: Connection, clock: Clock) -> JsonObject:
             if method in (SUBSCRIBE, UNSUBSCRIBE):
-                return await watches.ask(connection, method, params, passage)
+                return await supervisor.watches.ask(connection, method, params, passage)
             return await connection.ask(method, params, passage=passage, clock=clock)
 
-        return await self._within(name, method, ask, timeout=timeout, passage=passage)
+        return await self._within(supervisor, method, ask, timeout=timeout, passage=passage)
 
     async def _within(
         self,
-        name: str,
+        supervisor: Supervisor,
         what: str,
         ask: Callable[[Connection, Clock], Awaitable[JsonObject]],
         *,
@@ -244,16 +263,17 @@ class Servers:
         passage: Passage | None,
     ) -> JsonObject:
         """Have this asked on the right connection, in time."""
+        name = supervisor.spec.name
         if passage is not None and passage.clock is not None:
-            if not self._find(name).usable:
+            if not supervisor.usable:
                 await self.ensure(name, timeout=timeout)
-            return self._checked(name, await self._on_connection(name, ask, passage.clock, passage))
+            return _checked(name, await self._on_connection(supervisor, ask, passage.clock, passage))
         began = anyio.current_time()
         await self.ensure(name, timeout=timeout)
         scope = anyio.CancelScope(deadline=began + timeout)
         clock = Clock(scope)
         with scope:
-            return self._checked(name, await self._on_connection(name, ask, clock, passage))
+            return _checked(name, await self._on_connection(supervisor, ask, clock, passage))
         if clock.loss is not None:
             raise clock.loss
         message = f"{what} on {name} did not answer within {timeout:g} s"
@@ -261,15 +281,14 @@ class Servers:
 
     async def _on_connection(
         self,
-        name: str,
+        supervisor: Supervisor,
         ask: Callable[[Connection, Clock], Awaitable[JsonObject]],
         clock: Clock,
         passage: Passage | None,
     ) -> JsonObject:
-        supervisor = self._find(name)
         caller = passage.caller if passage is not None else None
         if caller is None or not supervisor.spec.isolate:
-            return await ask(self._connected(name), clock)
+            return await ask(_connected(supervisor), clock)
         assert self._tasks is not None
         async with supervisor.isolated.use(caller.key, self._tasks, supervisor.listing) as connection:
             return await ask(connection, clock)
@@ -280,7 +299,7 @@ class Servers:
         seconds = supervisor.spec.connect_timeout
         await self.ensure(name, timeout=seconds)
         with anyio.move_on_after(seconds):
-            await supervisor.relist(self._connected(name))
+            await supervisor.relist(_connected(supervisor))
             return
         raise ToolTimeout(f"{name} did not list its tools within {seconds:g} s", server=name)
 
@@ -332,7 +351,7 @@ class Servers:
 
     async def _disconnect(self, supervisor: Supervisor) -> bool:
         """End its task. False when somebody else does so, or it has none."""
-        supervisor.isolated.close()
+        supervisor.let_callers_go()
         if (run := self._runs.pop(supervisor.spec.name, None)) is None:
             return False
         with anyio.CancelScope(shield=True):  # who asked may leave; half disconnected helps nobody
@@ -341,7 +360,7 @@ class Servers:
 
     async def remove(self, name: str) -> None:
         """Disconnect this server and forget it."""
-        self._find(name).isolated.close()
+        self._find(name).let_callers_go()
         if (run := self._runs.pop(name, None)) is not None:
             await run.stop()
         del self._supervisors[name]
@@ -365,13 +384,14 @@ class Servers:
             raise UnknownServer(message, hint=hint)
         return supervisor
 
-    def _connected(self, name: str) -> Connection:
-        supervisor = self._find(name)
-        if supervisor.connection is None:
-            raise supervisor.standing.unavailable()
-        return supervisor.connection
 
-    def _checked(self, name: str, result: JsonObject) -> JsonObject:
-        if (reason := json_fault(result)) is not None:
-            raise ServerReplyInvalid(f"the result of {name} {reason}", server=name)
-        return result
+def _connected(supervisor: Supervisor) -> Connection:
+    if supervisor.connection is None:
+        raise supervisor.standing.unavailable()
+    return supervisor.connection
+
+
+def _checked(name: str, result: JsonObject) -> JsonObject:
+    if (reason := json_fault(result)) is not None:
+        raise ServerReplyInvalid(f"the result of {name} {reason}", server=name)
+    return result

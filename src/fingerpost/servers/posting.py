@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 import httpx2
@@ -41,8 +41,8 @@ class Answer(Protocol):
         """The whole body. Raises `LimitReached` for what is larger than allowed, which is not read."""
         ...
 
-    def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it comes."""
+    async def more(self) -> bytes:
+        """The next piece of the body; nothing when it has ended."""
         ...
 
     def keep(self) -> None:

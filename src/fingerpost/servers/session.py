@@ -35,6 +35,7 @@ from mcp_types import (
     UrlElicitationCapability,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from fingerpost.records import JsonObject
 from fingerpost.servers.caller import Passage
@@ -51,6 +52,20 @@ EVERYTHING = ClientCapabilities(
     roots=RootsCapability(),
 )
 NOTHING = ClientCapabilities()  # a modern server hears from every request what its own caller can do
+
+
+def abilities_of(capabilities: JsonObject) -> ClientCapabilities:
+    """What one caller says they can do, as far as we carry it between them and a server."""
+    carried: dict[str, Any] = {key: capabilities[key] for key in _CARRIED if key in capabilities}
+    if "roots" in carried:
+        carried["roots"] = {}  # changes of theirs are not passed on
+    try:
+        return ClientCapabilities.model_validate(carried)
+    except ValidationError:
+        return NOTHING
+
+
+_CARRIED = ("sampling", "elicitation", "roots")
 
 
 class RawSession(ClientSession):
@@ -150,14 +165,14 @@ class RawClient(Client):
 
     talks: Talks = field(kw_only=True)
     probe_seconds: float = field(default=PROBE_SECONDS, kw_only=True)
-    for_callers: bool = field(default=False, kw_only=True)
+    abilities: ClientCapabilities = field(default_factory=ClientCapabilities, kw_only=True)
 
     async def _build_session(self, exit_stack: AsyncExitStack) -> ClientSession:
         dispatcher = await self._connect(exit_stack, self.mode, self.raise_exceptions)
         session = RawSession(dispatcher=dispatcher, client_info=self.client_info)
         session.probe_seconds = self.probe_seconds
         session.talks = self.talks
-        session.abilities = EVERYTHING if self.for_callers else NOTHING
+        session.abilities = self.abilities
         return session
 
 

@@ -7,12 +7,16 @@ the bytes for the message parser to judge.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+import math
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
+from fingerpost.records.quick import quick
 from fingerpost.servers.ring import LineSplitter, LineTooLong
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamEvent:
     """One event: its data, and what a client needs to pick the stream up again."""
@@ -78,6 +82,30 @@ class EventReader:
         empty = not self._data and self._id is None and self._retry is None
         self._fresh()
         return None if empty else event
+
+
+class Events:
+    """The events of a stream, one after the other; `more` gives its next piece, or nothing at its end."""
+
+    def __init__(
+        self, more: Callable[[], Awaitable[bytes]], *, event_limit: int, whole_limit: int | None
+    ) -> None:
+        self._more = more
+        self._reader = EventReader(event_limit)
+        self._left = math.inf if whole_limit is None else whole_limit
+        self._waiting: deque[StreamEvent] = deque()
+
+    async def next(self) -> StreamEvent | None:
+        """The next event; None when there is no more. Raises `EventTooLarge`."""
+        while not self._waiting:
+            piece = await self._more()
+            if not piece:
+                return None
+            self._left -= len(piece)
+            if self._left < 0:
+                raise EventTooLarge
+            self._waiting.extend(self._reader.feed(piece))
+        return self._waiting.popleft()
 
 
 async def read_events(

@@ -29,6 +29,7 @@ from fingerpost.servers.isolated import Isolated
 from fingerpost.servers.lifeline import Lifeline, Pace, Setback
 from fingerpost.servers.materials import CHANGED, Kind, Shelf
 from fingerpost.servers.opening import Surroundings, open_connection
+from fingerpost.servers.own_era import OwnEra
 from fingerpost.servers.ring import Ring
 from fingerpost.servers.standing import Standing, flaw_of
 from fingerpost.servers.watches import Watches
@@ -65,6 +66,7 @@ class Supervisor:
         self.shelf = Shelf(spec.name, limits, self._materials_changed)
         self.watches = Watches(spec.name, reconnect_max=limits.reconnect_max)
         self.isolated = Isolated(spec, shared.around, self._hear)
+        self.own_era = OwnEra(spec, shared.around)
         self.connection: Connection | None = None
         self.started = False
         self.shut = False  # switched off by a person while we run
@@ -76,6 +78,11 @@ class Supervisor:
         """Return when the server can be asked, or is known to be down or disabled."""
         while not self.usable and self.standing.state not in (ServerState.DOWN, ServerState.DISABLED):
             await self.standing.moved()
+
+    def let_callers_go(self) -> None:
+        """End the connections that are single callers' own."""
+        self.isolated.close()
+        self.own_era.close()
 
     def rest(self) -> None:
         """Its task was ended: it may be started again."""
@@ -98,6 +105,7 @@ class Supervisor:
             self.standing.move(ServerState.CONNECTING, reason, attempts=failures)
             setback = await self._attempt()
             self.connection = None
+            self.own_era.close()
             failures = 1 if anyio.current_time() - began >= STEADY_SECONDS else failures + 1
             delay = wait_before(failures, pace=setback.pace, longest=self._limits.reconnect_max)
             reason = setback.reason

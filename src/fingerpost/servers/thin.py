@@ -8,7 +8,7 @@ asked often. Bounds and reasons are those of `streamable`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ from fingerpost.servers.failures import broken, from_reply, no_connection, too_l
 from fingerpost.servers.lifeline import Lifeline
 from fingerpost.servers.posting import Answer, NotReached, Posting
 from fingerpost.servers.replies import EVENTS, JSON, Replies, says_session_lost
-from fingerpost.servers.sse import EventTooLarge, StreamEvent, read_events
+from fingerpost.servers.sse import Events, EventTooLarge, StreamEvent
 from fingerpost.servers.streamable import NOTICE_SECONDS, Transport
 from fingerpost.servers.talk import Talk, Talks
 from fingerpost.servers.wire import Unreadable, encode, parse_envelope
@@ -175,17 +175,16 @@ class ThinHttp:
         self, answer: Answer, talk: Talk, place: _Place, headers: Mapping[str, str]
     ) -> dict[str, Any] | None:
         """The reply in a stream, everything before it passed on; None when it ended without one."""
-        events = read_events(answer.chunks(), event_limit=self._limit, whole_limit=self._limit)
+        events = Events(answer.more, event_limit=self._limit, whole_limit=self._limit)
         try:
-            async with contextlib.aclosing(events):
-                return await self._read_events(events, talk, place, headers)
+            return await self._read_events(events, talk, place, headers)
         except EventTooLarge:
             raise too_large(self._server, self._limit) from None
 
     async def _read_events(
-        self, events: AsyncGenerator[StreamEvent], talk: Talk, place: _Place, headers: Mapping[str, str]
+        self, events: Events, talk: Talk, place: _Place, headers: Mapping[str, str]
     ) -> dict[str, Any] | None:
-        async for event in events:
+        while (event := await events.next()) is not None:
             place.note(event)
             message = self._message(event)
             if message is None:
@@ -199,7 +198,7 @@ class ThinHttp:
 
     async def _read_answering(
         self,
-        events: AsyncGenerator[StreamEvent],
+        events: Events,
         talk: Talk,
         place: _Place,
         headers: Mapping[str, str],

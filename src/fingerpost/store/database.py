@@ -97,6 +97,8 @@ def _sqlite_engine(location: Location, lock_wait: float) -> Engine:
         _switch_to_wal(connection, lock_wait)
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA foreign_keys=ON")
+        # What a statement of many rows may have to take back went to a file, page for page.
+        connection.execute("PRAGMA temp_store=MEMORY")
 
     def begin(connection: Connection) -> None:
         writes = connection.get_execution_options().get(_WRITES, False)

@@ -27,7 +27,7 @@ def prepare(card: ToolCard, arguments: JsonObject, *, repair: bool = True) -> Pr
     plan = plans.of(card)
     fitting = plan.quick.fitting(arguments)
     if fitting is not None:
-        return Prepared(arguments=fitting, signature=signature(card), notes=plan.notes)
+        return Prepared(arguments=fitting, notes=plan.notes)
     return thoroughly(card, plan, arguments, repair=repair)
 
 

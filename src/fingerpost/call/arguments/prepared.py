@@ -21,7 +21,7 @@ class Prepared:
     arguments: dict[str, Json]
     repairs: tuple[Repair, ...] = ()
     errors: tuple[ParameterError, ...] = ()
-    signature: str = ""
+    signature: str = ""  # where there is something to put right
     notes: tuple[str, ...] = ()
 
     @property

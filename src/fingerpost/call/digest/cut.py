@@ -14,7 +14,7 @@ from itertools import compress
 from typing import Final
 
 from fingerpost.call.digest.markup import page_text
-from fingerpost.call.digest.parts import MOST_REFERENCES, Part, read_parts
+from fingerpost.call.digest.parts import MOST_REFERENCES, Part, read_parts, sentence_of
 from fingerpost.call.digest.passages import LINES, LOG, Manner, Trimmed, trim_text
 from fingerpost.call.digest.relevance import stems
 from fingerpost.call.digest.shapes import Shape, header_rows, shape_of
@@ -61,6 +61,14 @@ def digest(
         return _cut_tree(made, tree, budget, room, looked_for, handle)
     body = _cut_parts(parts, prices, card, room, looked_for)
     return _with_note(replace(made, dropped=body.dropped), body.text, budget, handle)
+
+
+def sentence(result: JsonObject, *, budget: int) -> Digest | None:
+    """What `uncut` gives for a result that is a line or two of text, and nothing for all others."""
+    text = sentence_of(result)
+    if text is None or (tokens := math.ceil(price(text))) > budget:
+        return None
+    return Digest(text=text, content_type="text", tokens=tokens, original_tokens=tokens)
 
 
 def uncut(result: JsonObject, *, budget: int) -> Digest | None:

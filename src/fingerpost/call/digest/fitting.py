@@ -9,7 +9,7 @@ from typing import Final
 
 import anyio.to_thread
 
-from fingerpost.call.digest.cut import budget_for, digest, uncut
+from fingerpost.call.digest.cut import budget_for, digest, sentence, uncut
 from fingerpost.call.digest.results import handle_of
 from fingerpost.records import CallContext, Digest, Json, JsonObject, ToolCard
 from fingerpost.settings import Settings
@@ -21,6 +21,8 @@ SIZE_OF_A_VALUE: Final = 100  # in characters that take as long to cut: looking 
 async def fitted(result: JsonObject, card: ToolCard, context: CallContext, settings: Settings) -> Digest:
     """The digest; of a large result in a thread, because cutting it takes a while."""
     budget = budget_for(card, context, settings.digest) if settings.flags.digest else sys.maxsize
+    if (said := sentence(result, budget=budget)) is not None:
+        return said
     large = _is_large(result)
     if not large and (whole := uncut(result, budget=budget)) is not None:
         return whole

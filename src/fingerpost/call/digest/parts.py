@@ -14,12 +14,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
-from fingerpost.call.digest.shapes import PARSED_UP_TO, parse
+from fingerpost.call.digest.shapes import LEAST_ROWS, PARSED_UP_TO, parse
 from fingerpost.call.digest.tree import write
 from fingerpost.records import Json, JsonObject
 from fingerpost.records.quick import quick
 
 MOST_REFERENCES: Final = 20
+LONGEST_SENTENCE: Final = 2_000
+_SHAPED: Final = frozenset("{[<")  # how data and pages begin
 _MOST_TEXTS: Final = 20
 _LONGEST_LABEL: Final = 300
 _NOTHING: Final[JsonObject] = {}
@@ -41,6 +43,20 @@ def read_parts(result: JsonObject) -> tuple[Part, ...]:
     parts = [_part(number, block) for number, block in enumerate(blocks(result), 1)]
     parts += _structured(result, parts)
     return tuple(_fewer(parts))
+
+
+def sentence_of(result: JsonObject) -> str | None:
+    """The text of a result that is nothing but a line or two, of no particular shape."""
+    content = result.get("content")
+    if not isinstance(content, list) or len(content) != 1 or result.get("structuredContent") is not None:
+        return None
+    block = content[0]
+    if not isinstance(block, dict) or block.get("type") != "text":
+        return None
+    text = block.get("text")
+    if not isinstance(text, str) or len(text) > LONGEST_SENTENCE or text.lstrip()[:1] in _SHAPED:
+        return None
+    return text if len(text.splitlines()) < LEAST_ROWS else None
 
 
 def blocks(result: JsonObject) -> list[JsonObject]:

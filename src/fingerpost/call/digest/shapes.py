@@ -12,6 +12,7 @@ from fingerpost.records import Json
 # Longer JSON is cut as text: parsing it would take many times its size in memory.
 PARSED_UP_TO: Final = 16_000_000
 _LOOKED_AT: Final = 6_000
+LEAST_ROWS: Final = 4  # lines, below which nothing is a table or a log
 
 _PAGE = re.compile(r"\s*(?:<\?xml[^>]{0,200}>\s*)?<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
 _TAGS = re.compile(
@@ -41,7 +42,7 @@ def shape_of(text: str) -> Shape:
     if _PAGE.match(beginning) or (beginning.lstrip()[:1] == "<" and len(_TAGS.findall(beginning)) >= 5):
         return Shape.PAGE
     lines = [line for line in beginning.splitlines()[:30] if line.strip()]
-    if len(lines) >= 4:
+    if len(lines) >= LEAST_ROWS:
         if header_rows(lines):
             return Shape.TABLE
         if sum(_LOG_LINE.match(line) is not None for line in lines) >= 0.6 * len(lines):
@@ -51,7 +52,7 @@ def shape_of(text: str) -> Shape:
 
 def header_rows(lines: list[str]) -> int:
     """How many lines are the header of a table; 0 when the lines are no table."""
-    if len(lines) < 4:
+    if len(lines) < LEAST_ROWS:
         return 0
     if "|" in lines[0] and "|" in lines[1] and _RULE.fullmatch(lines[1][:1_000]):
         return 2

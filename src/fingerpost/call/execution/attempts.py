@@ -103,9 +103,11 @@ class Attempts:
 
     async def _announce(self, journey: Journey, leg: Leg, attempt: Try) -> None:
         """Say that a call is about to be sent. For anything but a read: returns when that is on disk."""
+        if leg.call.effect is Effect.READ:
+            journey.tell_started(leg, attempt)
+            return
         event = journey.started(leg, attempt)
-        if leg.call.effect is not Effect.READ:
-            await self._write_down(leg, event)
+        await self._write_down(leg, event)
         journey.tell(event)
 
     async def _write_down(self, leg: Leg, event: Event) -> None:

@@ -25,7 +25,7 @@ def is_empty(result: JsonObject) -> bool:
     content = result.get("content")
     if not isinstance(content, list | tuple):
         return content is None
-    return all(_says_nothing(block) for block in cast("Sequence[Json]", content))
+    return all(map(_says_nothing, cast("Sequence[Json]", content)))
 
 
 def _holds_nothing(structured: Json) -> bool:

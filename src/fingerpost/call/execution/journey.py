@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from fingerpost.call.execution.clock import loop_time
 from fingerpost.call.execution.dialogue import Dialogue
 from fingerpost.call.execution.door import Progress
 from fingerpost.call.execution.failure import Failure
-from fingerpost.events import AttemptFinished, AttemptStarted, Event, EventSink, FallbackTaken
+from fingerpost.events import AttemptFinished, AttemptStarted, Event, FallbackTaken, Teller
 from fingerpost.records import Attempt, Call, CallContext, Effect, ErrorKind, Permit, utc_now
 from fingerpost.records.quick import quick
 from fingerpost.servers.caller import Passage
@@ -59,7 +60,7 @@ class Try:
 class Journey:
     """The attempts of one run."""
 
-    def __init__(self, context: CallContext, *, events: EventSink) -> None:
+    def __init__(self, context: CallContext, *, events: Teller) -> None:
         self.context = context
         self._events = events
         self._attempts: list[Attempt] = []
@@ -74,15 +75,22 @@ class Journey:
 
     def started(self, leg: Leg, attempt: Try) -> AttemptStarted:
         """The event that goes before a call is sent; not told yet."""
-        return AttemptStarted(
-            packet_id=self._packet_id,
-            call_id=self.context.call_id,
-            tool=leg.call.tool,
-            number=attempt.number,
-            call_fingerprint=leg.call.fingerprint,
-            permit=leg.permit.given_by,
-            fallback=leg.fallback,
-        )
+        return AttemptStarted(**self._start(leg, attempt))
+
+    def tell_started(self, leg: Leg, attempt: Try) -> None:
+        """Tell that a call is about to be sent."""
+        self._events.tell(AttemptStarted, **self._start(leg, attempt))
+
+    def _start(self, leg: Leg, attempt: Try) -> dict[str, Any]:
+        return {
+            "packet_id": self._packet_id,
+            "call_id": self.context.call_id,
+            "tool": leg.call.tool,
+            "number": attempt.number,
+            "call_fingerprint": leg.call.fingerprint,
+            "permit": leg.permit.given_by,
+            "fallback": leg.fallback,
+        }
 
     def sending(self, leg: Leg, attempt: Try) -> None:
         attempt.sent = True
@@ -104,21 +112,21 @@ class Journey:
             cached=cached,
         )
         self._attempts.append(done)
-        self.tell(AttemptFinished(packet_id=self._packet_id, call_id=self.context.call_id, attempt=done))
+        call_id = self.context.call_id
+        self._events.tell(AttemptFinished, packet_id=self._packet_id, call_id=call_id, attempt=done)
 
     def skipped(self, call: Call, reason: str) -> None:
         """A fallback that was not even tried."""
         self.finished(call, self.begin(), Failure(kind=ErrorKind.DENIED, detail=reason))
 
     def falls_back(self, to: Call, *, instead_of: Call, reason: str) -> None:
-        self.tell(
-            FallbackTaken(
-                packet_id=self._packet_id,
-                call_id=self.context.call_id,
-                tool=to.tool,
-                instead_of=instead_of.tool,
-                reason=reason,
-            )
+        self._events.tell(
+            FallbackTaken,
+            packet_id=self._packet_id,
+            call_id=self.context.call_id,
+            tool=to.tool,
+            instead_of=instead_of.tool,
+            reason=reason,
         )
 
     def tell(self, event: Event) -> None:

@@ -49,7 +49,7 @@ from fingerpost.call.execution.parallel import Job, in_parallel
 from fingerpost.call.execution.plan import Plan
 from fingerpost.call.execution.retry import may_repeat, wait_before
 from fingerpost.call.execution.slots import Slots
-from fingerpost.events import EventSink, Fanout
+from fingerpost.events import AtOnce, EventSink, Later
 from fingerpost.records import (
     Call,
     CallContext,
@@ -88,7 +88,7 @@ class Runner:
         self._settings = settings
         self._flags = flags
         # A sink that fails changes nothing about a call that is under way.
-        self._events = Fanout(events)
+        self._events = events if isinstance(events, Later) else AtOnce(events)
         self._chance = chance
         limits = BreakerLimits(
             failures=settings.breaker_failures,

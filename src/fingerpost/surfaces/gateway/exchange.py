@@ -53,10 +53,10 @@ class ClientRequest:
     session: str | None = None  # handshake era only
     authorization: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)  # lower-case; HTTP only
+    modern: bool = field(default=False, init=False)  # asked a dozen times for every request
 
-    @property
-    def modern(self) -> bool:
-        return self.version >= MODERN
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "modern", self.version >= MODERN)
 
     @property
     def caller_key(self) -> str:

@@ -27,11 +27,13 @@ class WholeCycle(RequestResponseCycle):
     """uvicorn's, except that a head which says how long its body is waits for that body."""
 
     _start: HTTPResponseStartEvent | None = None
+    _length: int | None = None  # of the body to come
 
     async def send(self, message: ASGISendEvent) -> None:
         if message["type"] == "http.response.start" and not self.response_started:
             self._start = message  # an app that fails before it has a body may begin anew
-            if _length_of(message) is not None:
+            self._length = _length_of(message)
+            if self._length is not None:
                 return
         if (start := self._start) is not None:
             self._start = None
@@ -47,7 +49,7 @@ class WholeCycle(RequestResponseCycle):
         body = message.get("body", b"")
         if (
             message.get("more_body")
-            or len(body) != _length_of(start)
+            or len(body) != self._length
             or self.disconnected
             or self.flow.write_paused
             or self.scope["method"] == "HEAD"

@@ -13,7 +13,6 @@ from typing import Final, NoReturn, Self
 
 import anyio
 
-from fingerpost.call.names import Resolved, resolve
 from fingerpost.errors import CallError, StoreError, UnknownServer
 from fingerpost.events import AccessRefused
 from fingerpost.records import CallContext, JsonObject, Outcome, ToolCall
@@ -82,20 +81,16 @@ class AskedCalls:
         wish: ToolCall,
         context: CallContext,
         passage: Passage,
+        *,
+        server: str,
     ) -> Outcome:
-        """Call a tool, or go on with a call. An outcome may be a question: `input_required`.
+        """Call a tool of this server, or go on with a call. An outcome may be a question: `input_required`.
 
         `passage` holds what the client sent beyond the arguments; its caller is filled in here.
         Raises `Refusal` when the client brings a state that is not taken; nothing runs then.
         """
-        found = resolve(wish, self._router.tools)
         current = Round(
-            request=request,
-            exchange=exchange,
-            wish=wish,
-            context=context,
-            passage=passage,
-            server=found.card.server if isinstance(found, Resolved) else "",
+            request=request, exchange=exchange, wish=wish, context=context, passage=passage, server=server
         )
         try:
             if self._continues(request, passage):

@@ -12,12 +12,13 @@ SAMPLE: Final = "sampling/createMessage"
 ROOTS: Final = "roots/list"
 
 _CAPABILITY: Final = {ELICIT: "elicitation", SAMPLE: "sampling", ROOTS: "roots"}
+_ASKABLE: Final = frozenset(_CAPABILITY.values())
 _CONTEXTS: Final = ("thisServer", "allServers")
 
 
 def can_be_asked(capabilities: JsonObject) -> bool:
     """Whether a client takes questions at all."""
-    return any(name in capabilities for name in _CAPABILITY.values())
+    return not _ASKABLE.isdisjoint(capabilities)
 
 
 def takes_forms(capabilities: JsonObject) -> bool:

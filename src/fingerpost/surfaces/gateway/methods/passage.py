@@ -32,6 +32,8 @@ _NOTHING: Final[JsonObject] = {}
 def meta_of(request: ClientRequest) -> JsonObject:
     """The request's `_meta`, or nothing where it has none."""
     meta = request.params.get("_meta")
+    if isinstance(meta, dict):
+        return meta
     return cast("JsonObject", meta) if isinstance(meta, Mapping) else _NOTHING
 
 

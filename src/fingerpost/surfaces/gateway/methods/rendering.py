@@ -36,7 +36,7 @@ def _answered(outcome: Outcome, result: JsonObject, card: ToolCard | None, *, mo
         return result
     content = _blocks(result)
     trimmed = outcome.digest is not None and outcome.digest.trimmed
-    if not trimmed and _attached(content) <= MOST_ATTACHED:
+    if not trimmed and sum(map(_size, content)) <= MOST_ATTACHED:
         return _noted(_for_era(result, modern=modern), outcome)
     return _cut(outcome, result, content, card)
 
@@ -105,12 +105,10 @@ def _blocks(result: JsonObject) -> Sequence[JsonObject]:
     ]
 
 
-def _attached(content: Sequence[JsonObject]) -> int:
-    return sum(_size(block) for block in content)
-
-
 def _size(block: JsonObject) -> int:
     """Of what is not text: that is counted, and cut, by the digest."""
+    if block.get("type") == "text":
+        return 0
     data = block.get("data", None) or _resource(block).get("blob")
     return len(data) if isinstance(data, str) else 0
 
@@ -134,7 +132,7 @@ def _failed(outcome: Outcome) -> JsonObject:
 def _noted(result: JsonObject, outcome: Outcome) -> JsonObject:
     """`result` with our notes beside it: which call this was, and what we did to it."""
     before = result.get(_META)
-    meta: dict[str, Json] = dict(cast("JsonObject", before)) if isinstance(before, Mapping) else {}
+    meta: dict[str, Json] = dict(before) if isinstance(before, dict) else {}
     meta[_CALL] = outcome.call_id
     if outcome.error is not None:
         meta["fingerpost/error"] = outcome.error.value

@@ -77,7 +77,7 @@ class ToolMethods:
         else:
             wish = ToolCall(name=card.key, arguments=wish.arguments)
         passage = passage_of(request, log_level=self._levels.of(request.session))
-        outcome = await self._calls.call(request, exchange, wish, context, passage)
+        outcome = await self._calls.call(request, exchange, wish, context, passage, server=card.server)
         if intent:
             self._router.learn(intent, outcome, context.conversation)
         return rendered(outcome, self._card_of(outcome, card), modern=request.modern)
@@ -105,6 +105,8 @@ def _asked(params: JsonObject) -> tuple[str, JsonObject]:
         raise Refusal(INVALID_PARAMS, "tools/call needs the `name` of a tool; tools/list has them")
     if arguments is None:
         return name, _NO_ARGUMENTS
+    if isinstance(arguments, dict):
+        return name, arguments
     if not isinstance(arguments, Mapping):
         raise Refusal(INVALID_PARAMS, f"the `arguments` of {name[:80]!r} must be an object, by name")
     return name, cast("Mapping[str, Json]", arguments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, cast
 
 from fingerpost.records import Json, JsonObject
@@ -11,6 +12,7 @@ from fingerpost.surfaces.gateway.exchange import RequestId
 from fingerpost.surfaces.gateway.wire.codec import INVALID_REQUEST
 
 METHOD_CHARACTERS = 200
+UNKNOWN = "unknown client"
 BATCH = "Send one message at a time: batches are of protocol 2025-03-26 alone."
 
 
@@ -77,7 +79,12 @@ def _id_of(raw: JsonObject) -> RequestId | None:
 def name_of_client(info: object) -> str:
     """What a client calls itself, with its version: untrusted, so short and in one line."""
     if not isinstance(info, dict):
-        return "unknown client"
+        return UNKNOWN
     said = cast("dict[str, object]", info)
-    words = [part for part in (said.get("name"), said.get("version")) if isinstance(part, str)]
-    return " ".join(" ".join(words).split())[:120] or "unknown client"
+    name, version = said.get("name"), said.get("version")
+    return _named(name if isinstance(name, str) else "", version if isinstance(version, str) else "")
+
+
+@lru_cache(maxsize=128)  # in the newer era every request says it again
+def _named(name: str, version: str) -> str:
+    return " ".join(f"{name[:200]} {version[:200]}".split())[:120] or UNKNOWN

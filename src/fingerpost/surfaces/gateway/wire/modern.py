@@ -118,9 +118,10 @@ def _wrong_parameter_headers(
     name, arguments = request.params.get("name"), request.params.get("arguments")
     if not isinstance(name, str) or not isinstance(arguments, dict | None):
         return None
-    repeated = next((key for key in inbound.repeated if key.startswith(_PARAM_PREFIX)), None)
-    if repeated is not None:
-        return InboundLadderRejection(HEADER_MISMATCH, f"The header {repeated} came more than once.")
+    if inbound.repeated:
+        repeated = next((key for key in inbound.repeated if key.startswith(_PARAM_PREFIX)), None)
+        if repeated is not None:
+            return InboundLadderRejection(HEADER_MISMATCH, f"The header {repeated} came more than once.")
     schema = premises.methods.input_schema(request.endpoint, request.principal, name)
     if schema is None:
         return None

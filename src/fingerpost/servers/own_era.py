@@ -1,0 +1,75 @@
+"""Callers of the older era who call often are spoken for in that era, where a server speaks both.
+
+A session of theirs then has one of its own at the server, as it would have without us: nothing has to be
+translated, and the server knows what this caller can do. It is also quicker with some servers: those made
+with the low-level part of the MCP library list all their tools for every call of the newer era, to compare
+its headers, which takes them a third of the call at 30 tools and three quarters of it at 300.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import replace
+from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from fingerpost.records import JsonObject, ServerSpec
+from fingerpost.servers.caller import Passage
+from fingerpost.servers.connection import Connection
+from fingerpost.servers.isolated import Isolated, Own
+from fingerpost.servers.opening import Surroundings
+from fingerpost.servers.session import abilities_of
+
+OLDER: Final = "2025-11-25"
+OFTEN: Final = 8  # calls of one session: fewer are not worth a handshake
+TRY_AGAIN_SECONDS: Final = 300.0  # after a server did not take the older era
+REMEMBERED: Final = 1000  # sessions
+
+
+class OwnEra:
+    """The sessions at one server of those who call it often."""
+
+    def __init__(self, spec: ServerSpec, around: Surroundings) -> None:
+        self._possible = spec.transport == "http" and spec.era == "auto" and not spec.isolate
+        self._sessions = Isolated(replace(spec, era=OLDER), around, _told_already)
+        self._calls: OrderedDict[str, int] = OrderedDict()
+        self._begun: Own | None = None  # the latest
+        self._not_before = 0.0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def of(self, passage: Passage | None, shared: Connection, tasks: TaskGroup) -> Own | None:
+        """The caller's own connection; None: the shared one is to be used."""
+        if not self._possible or passage is None or not shared.modern or not shared.is_thin:
+            return None
+        caller = passage.caller
+        # Which log messages are wanted belongs to a request in the newer era, and to a session in the older.
+        if caller is None or caller.takes_rounds or passage.log_level is not None:
+            return None
+        own = self._sessions.opened(caller.key)
+        if own is None:
+            self._count(caller.key, caller.capabilities, tasks)
+        return own
+
+    def close(self) -> None:
+        self._sessions.close()
+
+    def _count(self, key: str, capabilities: JsonObject, tasks: TaskGroup) -> None:
+        self._calls[key] = calls = self._calls.pop(key, 0) + 1
+        if len(self._calls) > REMEMBERED:
+            self._calls.popitem(last=False)
+        if calls >= OFTEN and not self._refuses():
+            self._begun = self._sessions.begin(key, tasks, abilities_of(capabilities)) or self._begun
+
+    def _refuses(self) -> bool:
+        if self._begun is not None and self._begun.connection is None and self._begun.error is not None:
+            self._begun = None
+            self._not_before = anyio.current_time() + TRY_AGAIN_SECONDS
+        return anyio.current_time() < self._not_before
+
+
+def _told_already(method: str, params: JsonObject) -> None:
+    """What changed at the server, the shared connection is told as well."""

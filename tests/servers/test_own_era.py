@@ -1,0 +1,142 @@
+"""Those of the older era who call often have a session of their own at a server that speaks both eras."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import MutableMapping
+from typing import Any
+
+import pytest
+
+from fingerpost.errors import ServerUnavailable
+from fingerpost.servers import Passage, Server, Servers
+from fingerpost.servers.own_era import OFTEN, OwnEra
+from fingerpost.testing import served
+from tests.requirements import proves
+from tests.servers.callers import Person
+from tests.servers.support import PATIENCE, eventually, pool, text_of
+from tests.servers.talkative import Recorder, Talkative, at_address
+
+SESSION = "mcp-session-id"
+
+
+async def call(servers: Servers, tool: str, caller: Person, **more: Any) -> str:
+    passage = Passage(caller=caller, **more)
+    return text_of(await servers.call("talk", tool, {}, timeout=PATIENCE, passage=passage))
+
+
+def sessions(servers: Servers) -> OwnEra:
+    return servers._supervisors["talk"].own_era  # pyright: ignore[reportPrivateUsage] - nobody else may count them
+
+
+async def settle(servers: Servers, record: Recorder, caller: Person) -> None:
+    """Call until the caller has a session of their own."""
+
+    def opened() -> bool:
+        return any(SESSION in headers for headers, _ in record.of("notifications/initialized"))
+
+    for _ in range(OFTEN):
+        await call(servers, "meta", caller)
+    await eventually(opened)
+    await eventually(lambda: sessions(servers)._sessions.opened(caller.key) is not None)  # pyright: ignore[reportPrivateUsage] - as above
+
+
+@proves("G8")
+async def test_who_calls_often_is_asked_in_their_own_era_with_what_they_can_do() -> None:
+    caller = Person(capabilities={"elicitation": {"form": {}}, "roots": {"listChanged": True}, "odd": 7})
+    async with at_address(Talkative()) as (url, record), pool(Server.http("talk", url)) as servers:
+        await settle(servers, record, caller)
+        assert not [headers for headers, _ in record.of("tools/call") if SESSION in headers]
+        answer = json.loads(await call(servers, "ask", caller))
+        assert answer == {"action": "accept", "content": {"colour": "blue"}}
+        headers, _ = record.of("tools/call")[-1]
+        assert SESSION in headers
+        ((_, opening),) = record.of("initialize")
+        assert opening["params"]["capabilities"] == {"elicitation": {"form": {}}, "roots": {}}
+        assert await call(servers, "report", caller) == "reported"
+    assert [method for method, _ in caller.asked] == ["elicitation/create"]
+    told = [params["message"] for method, params in caller.heard if method == "notifications/progress"]
+    assert told == ["step 1", "step 2", "step 3"]
+
+
+async def test_two_sessions_of_callers_are_two_at_the_server() -> None:
+    one, two = Person(key="one"), Person(key="two")
+    async with at_address(Talkative()) as (url, record), pool(Server.http("talk", url)) as servers:
+        for caller in (one, two):
+            await settle(servers, record, caller)
+        for caller in (one, two, one, two):
+            await call(servers, "meta", caller)
+        used = [headers[SESSION] for headers, _ in record.of("tools/call")[-4:]]
+        assert used[0] == used[2] != used[1] == used[3]
+        await servers.remove("talk")
+
+
+@pytest.mark.parametrize(
+    ("caller", "more"),
+    [
+        pytest.param(Person(takes_rounds=True), {}, id="of the newer era"),
+        pytest.param(Person(), {"log_level": "info"}, id="with a level of their own for logs"),
+    ],
+)
+async def test_others_share_the_connection(caller: Person, more: dict[str, Any]) -> None:
+    async with at_address(Talkative()) as (url, record), pool(Server.http("talk", url)) as servers:
+        for _ in range(2 * OFTEN):
+            await call(servers, "meta", caller, **more)
+        assert len(sessions(servers)) == 0
+        assert not record.of("initialize")
+
+
+async def test_a_server_that_does_not_take_the_older_era_is_asked_once() -> None:
+    talkative = Talkative()
+    inner: Any = talkative.server.streamable_http_app()
+    refused: list[bytes] = []
+
+    async def app(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        version = dict(scope.get("headers", ())).get(b"mcp-protocol-version", b"")
+        if scope["type"] != "http" or version == b"2026-07-28":
+            await inner(scope, receive, send)
+            return
+        refused.append(scope["method"])
+        await send({"type": "http.response.start", "status": 400, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    caller = Person()
+    async with served(app) as base, pool(Server.http("talk", f"{base}/mcp")) as servers:
+        for _ in range(OFTEN):
+            await call(servers, "meta", caller)
+        await eventually(lambda: bool(refused) and len(sessions(servers)) == 0)
+        tried = len(refused)
+        for _ in range(OFTEN):
+            await call(servers, "meta", caller)
+        assert len(refused) == tried
+
+
+class Forgetful(Recorder):
+    """Knows no session any more once it is told to forget them."""
+
+    forgets = False
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        known = {name for name, _ in scope.get("headers", ())}
+        if self.forgets and SESSION.encode() in known:
+            await send({"type": "http.response.start", "status": 404, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        await super().__call__(scope, receive, send)
+
+
+async def test_a_forgotten_session_is_replaced_and_the_shared_connection_serves_meanwhile() -> None:
+    record = Forgetful(Talkative().server.streamable_http_app())
+    caller = Person()
+    async with served(record) as base, pool(Server.http("talk", f"{base}/mcp")) as servers:
+        await settle(servers, record, caller)
+        record.forgets = True
+        with pytest.raises(ServerUnavailable):
+            await call(servers, "meta", caller)
+        await call(servers, "meta", caller)  # by the shared one
+        assert SESSION not in record.of("tools/call")[-1][0]
+        record.forgets = False
+        await eventually(lambda: len(sessions(servers)) == 0)
+        await settle(servers, record, caller)
+        await call(servers, "meta", caller)
+        assert SESSION in record.of("tools/call")[-1][0]
