@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Connection, Table
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql
 
 # From the new values of a row, by column name, to the columns to set.
 Change = Callable[[Mapping[str, ColumnElement[Any]]], Mapping[str, ColumnElement[Any]]]
@@ -38,4 +41,8 @@ def change_rows(
 
 
 def _insert(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
-    return sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
+    if dialect == "sqlite":
+        return sqlite.insert(table)
+    from sqlalchemy.dialects import postgresql  # only where there is one
+
+    return postgresql.insert(table)

@@ -14,12 +14,25 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 
+LIFESPAN_SECONDS = 2.0
+
+
 class _Quiet(uvicorn.Server):
     """Leaves the process's signals alone: they belong to the test runner."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
         yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Waits for nobody's requests, but lets the application end.
+
+        Its task would otherwise be left to the garbage collector, which complains in some later test.
+        """
+        await super().shutdown(sockets)
+        if self.force_exit:
+            with anyio.move_on_after(LIFESPAN_SECONDS, shield=True):
+                await self.lifespan.shutdown()
 
 
 @asynccontextmanager
