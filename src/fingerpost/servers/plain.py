@@ -242,6 +242,8 @@ class _Connection(asyncio.Protocol):
     # -- what the parser says -----------------------------------------------------------------------
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if name in _NO_NEWS:
+            return
         match name.lower():
             case b"content-type":
                 self._kind = value
@@ -295,6 +297,9 @@ class _Connection(asyncio.Protocol):
             self.close()
 
 
+_NO_NEWS: Final = frozenset(
+    {b"date", b"server", b"cache-control", b"connection", b"x-accel-buffering", b"mcp-session-id"}
+)
 _KINDS: Final[dict[bytes, str]] = {b"application/json": JSON, b"text/event-stream": EVENTS}
 
 

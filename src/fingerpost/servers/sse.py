@@ -8,9 +8,11 @@ the bytes for the message parser to judge.
 from __future__ import annotations
 
 import math
+import re
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from typing import Final
 
 from fingerpost.records.quick import quick
 from fingerpost.servers.ring import LineSplitter, LineTooLong
@@ -91,7 +93,8 @@ class Events:
         self, more: Callable[[], Awaitable[bytes]], *, event_limit: int, whole_limit: int | None
     ) -> None:
         self._more = more
-        self._reader = EventReader(event_limit)
+        self._event_limit = event_limit
+        self._reader: EventReader | None = None
         self._left = math.inf if whole_limit is None else whole_limit
         self._waiting: deque[StreamEvent] = deque()
 
@@ -104,8 +107,23 @@ class Events:
             self._left -= len(piece)
             if self._left < 0:
                 raise EventTooLarge
+            if self._reader is None and (event := _only_event(piece, self._event_limit)) is not None:
+                return event
+            self._reader = self._reader or EventReader(self._event_limit)
             self._waiting.extend(self._reader.feed(piece))
         return self._waiting.popleft()
+
+
+# As nearly all replies come: one whole event in one piece.
+_EVENT: Final = re.compile(rb"(?:id: ?([^\r\n]*)\r?\n)?(?:event: ?message\r?\n)?data: ?([^\r\n]*)\r?\n\r?\n")
+
+
+def _only_event(piece: bytes, limit: int) -> StreamEvent | None:
+    found = _EVENT.fullmatch(piece) if len(piece) <= limit else None
+    if found is None:
+        return None
+    event_id, data = found.groups()
+    return StreamEvent(data=data, event_id=None if event_id is None else event_id.decode("utf-8", "replace"))
 
 
 async def read_events(

@@ -1,0 +1,74 @@
+"""Server-sent events, however they are cut into pieces."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fingerpost.servers.sse import EventReader, Events, EventTooLarge, StreamEvent
+
+
+def one_line(data: bytes) -> bytes:
+    return data.replace(b"\r", b"").replace(b"\n", b"")
+
+
+def data_of(value: bytes) -> bytes:
+    return b"data: " + value
+
+
+def tight_data_of(value: bytes) -> bytes:
+    return b"data:" + value
+
+
+def id_of(value: bytes) -> bytes:
+    return b"id: " + value
+
+
+def written(events: list[tuple[list[bytes], bytes]]) -> bytes:
+    return b"".join(end.join(lines) + end + end for lines, end in events)
+
+
+FIXED = (b"event: message", b"event:message", b"event: other", b"retry: 5", b": hello", b"data")
+WORDS = st.binary(max_size=12).map(one_line)
+LINES = WORDS.map(data_of) | WORDS.map(tight_data_of) | WORDS.map(id_of) | st.sampled_from(FIXED) | WORDS
+ENDS = st.sampled_from((b"\n", b"\r\n"))
+STREAMS = st.lists(st.tuples(st.lists(LINES, min_size=1, max_size=4), ENDS), max_size=5).map(written)
+
+
+async def read(pieces: list[bytes], *, event_limit: int = 10_000) -> list[StreamEvent]:
+    waiting = list(pieces)
+
+    async def more() -> bytes:
+        return waiting.pop(0) if waiting else b""
+
+    events = Events(more, event_limit=event_limit, whole_limit=None)
+    found: list[StreamEvent] = []
+    while (event := await events.next()) is not None:
+        found.append(event)
+    return found
+
+
+@given(stream=STREAMS, cuts=st.lists(st.integers(0, 200), max_size=6))
+async def test_the_cuts_do_not_matter(stream: bytes, cuts: list[int]) -> None:
+    places = sorted({0, len(stream), *(cut % (len(stream) + 1) for cut in cuts)})
+    pieces = [stream[begin:end] for begin, end in pairwise(places)]
+    assert await read(pieces) == EventReader(10_000).feed(stream)
+
+
+@given(stream=STREAMS)
+async def test_each_event_in_a_piece_of_its_own_is_the_same_event(stream: bytes) -> None:
+    for end in (b"\n\n", b"\r\n\r\n"):
+        for part in stream.split(end):
+            whole = part + end
+            assert await read([whole]) == EventReader(10_000).feed(whole)
+
+
+async def test_what_is_too_large_is_refused_in_one_piece_and_in_many() -> None:
+    event = b"event: message\r\ndata: " + b"x" * 100 + b"\r\n\r\n"
+    assert [found.data for found in await read([event], event_limit=200)] == [b"x" * 100]
+    for pieces in ([event], [event[:50], event[50:]]):
+        with pytest.raises(EventTooLarge):
+            await read(pieces, event_limit=50)
