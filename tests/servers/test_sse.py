@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
@@ -27,7 +28,7 @@ def id_of(value: bytes) -> bytes:
     return b"id: " + value
 
 
-def written(events: list[tuple[list[bytes], bytes]]) -> bytes:
+def written(events: Sequence[tuple[list[bytes], bytes]]) -> bytes:
     return b"".join(end.join(lines) + end + end for lines, end in events)
 
 
