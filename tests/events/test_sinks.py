@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 import anyio
 import anyio.lowlevel
@@ -109,3 +110,33 @@ def test_the_log_gets_one_line_an_event(caplog: pytest.LogCaptureFixture) -> Non
     with caplog.at_level(logging.INFO, logger="fingerpost.events"):
         LogSink().emit(PacketReceived.of(packet))
     assert caplog.messages == [f"packet_received {packet.packet_id} hello there"]
+
+
+class Refusing:
+    """A sink that does not take the second event of any kind of telling."""
+
+    def __init__(self) -> None:
+        self.taken: list[int] = []
+
+    def emit(self, event: Event) -> None:
+        if number_of(event) == 2:
+            raise OSError("no room")
+        self.taken.append(number_of(event))
+
+
+class RefusingAll(Refusing):
+    def emit_all(self, events: Sequence[Event]) -> None:
+        raise OSError("no room at all")
+
+
+@proves("H22")
+async def test_several_events_at_once_reach_every_sink_and_one_that_fails_costs_only_itself() -> None:
+    single, gathering, memory, feed = Refusing(), RefusingAll(), MemorySink(), LiveFeed()
+    fanout = Fanout(single, gathering, memory, feed)
+    with feed.subscribe() as reader:
+        fanout.emit_all([numbered(number) for number in (1, 2, 3)])
+        assert [number_of(await anext(reader)) for _ in range(3)] == [1, 2, 3]
+    assert single.taken == [1, 3]
+    assert gathering.taken == []
+    assert [number_of(event) for event in memory.events] == [1, 2, 3]
+    assert fanout.failures == 2

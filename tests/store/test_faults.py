@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from fingerpost.errors import StoreUnavailable
-from fingerpost.events import EventsDropped, decode
+from fingerpost.events import Event, EventsDropped, decode
 from fingerpost.store import Store
 from fingerpost.store.database import Database
 from fingerpost.store.locations import locate
@@ -84,14 +84,24 @@ async def test_events_emitted_while_the_database_is_locked_are_written_afterward
         assert [item.event for item in await store.journal.events()] == events
 
 
+def emit(store: Store, events: Sequence[Event], *, together: int) -> None:
+    """One by one, or so many at once."""
+    for begin in range(0, len(events), together):
+        if together == 1:
+            store.journal.emit(events[begin])
+        else:
+            store.journal.emit_all(events[begin : begin + together])
+
+
 @proves("H5")
+@pytest.mark.parametrize("together", [1, 4])
 async def test_a_stuck_disk_costs_the_oldest_ordinary_events_with_a_marker_and_no_audited_one(
-    url: str, open_store: OpenStore
+    url: str, open_store: OpenStore, together: int
 ) -> None:
     async with open_store(lock_wait=0.2, backlog=50) as store:
         with locked(url):
-            for number in range(300):
-                store.journal.emit(audited(str(number)) if number % 10 == 0 else ordinary(str(number)))
+            made = [(ordinary if number % 10 else audited)(str(number)) for number in range(300)]
+            emit(store, made, together=together)
             assert store.statistics.backlog <= 50 + 30
             await eventually(lambda: store.statistics.failed_commits >= 2)
         await store.journal.flush()
@@ -109,13 +119,13 @@ async def test_a_stuck_disk_costs_the_oldest_ordinary_events_with_a_marker_and_n
     ]
 
 
+@pytest.mark.parametrize("together", [1, 4])
 async def test_when_even_audited_events_cannot_be_held_new_ones_are_refused_to_the_callers_face(
-    url: str, open_store: OpenStore
+    url: str, open_store: OpenStore, together: int
 ) -> None:
     async with open_store(lock_wait=0.2, backlog=5) as store:
         with locked(url), pytest.raises(StoreUnavailable, match="refused"):
-            for _ in range(200):
-                store.journal.emit(audited())
+            emit(store, [audited() for _ in range(200)], together=together)
 
 
 async def test_closing_a_store_that_could_not_write_says_so(url: str, open_store: OpenStore) -> None:

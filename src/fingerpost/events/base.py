@@ -9,13 +9,23 @@ no moment at which an event holds one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
 from enum import Enum
 from operator import is_
 from types import NoneType
-from typing import Any, ClassVar, Final, Protocol, TypeAlias, cast, get_args, get_type_hints
+from typing import (
+    Any,
+    ClassVar,
+    Final,
+    Protocol,
+    TypeAlias,
+    cast,
+    get_args,
+    get_type_hints,
+    runtime_checkable,
+)
 
 from fingerpost.records import new_id, utc_now
 from fingerpost.records.quick import TWIN, quick
@@ -152,3 +162,12 @@ class EventSink(Protocol):
     """Whatever wants to know. `emit` returns at once and never raises for what the sink alone suffers."""
 
     def emit(self, event: Event) -> None: ...
+
+
+@runtime_checkable
+class Gathering(EventSink, Protocol):
+    """A sink that takes several events at once for less than each of them."""
+
+    def emit_all(self, events: Sequence[Event]) -> None:
+        """In order. What of them cannot be taken is refused when the others were."""
+        ...

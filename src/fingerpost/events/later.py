@@ -9,9 +9,9 @@ answer is awaited, or when the answer is on its way. The order stays, and so doe
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
-from fingerpost.events.base import Event, EventSink
+from fingerpost.events.base import Event, EventSink, Gathering
 from fingerpost.events.sinks import Fanout
 from fingerpost.records import utc_now
 
@@ -42,6 +42,7 @@ class Later:
 
     def __init__(self, sink: EventSink) -> None:
         self._sink = sink
+        self._gathers = isinstance(sink, Gathering)
         self._waiting: list[Event | tuple[type[Event], dict[str, Any]]] = []
 
     def emit(self, event: Event) -> None:
@@ -54,8 +55,12 @@ class Later:
     def flush(self) -> None:
         """Hand on what waits now."""
         waiting, self._waiting = self._waiting, []
-        for event in waiting:
-            self._sink.emit(event if isinstance(event, Event) else event[0](**event[1]))
+        events = [event if isinstance(event, Event) else event[0](**event[1]) for event in waiting]
+        if self._gathers:
+            cast("Gathering", self._sink).emit_all(events)
+            return
+        for event in events:
+            self._sink.emit(event)
 
     def _keep(self, event: Event | tuple[type[Event], dict[str, Any]]) -> None:
         if not self._waiting:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Generator, Sequence
 from contextlib import contextmanager
+from typing import cast
 
 import anyio
 
-from fingerpost.events.base import Event, EventSink
+from fingerpost.events.base import Event, EventSink, Gathering
 from fingerpost.events.house import EventsDropped
 
 logger = logging.getLogger("fingerpost.events")
@@ -19,19 +20,42 @@ class Fanout:
     """One sink that hands every event to many. A sink that fails costs only itself."""
 
     def __init__(self, *sinks: EventSink) -> None:
-        self._sinks = list(sinks)
+        self._sinks: list[EventSink] = []
+        self._gathering: set[int] = set()  # which of them take several at once
         self.failures = 0
+        for sink in sinks:
+            self.add(sink)
 
     def add(self, sink: EventSink) -> None:
+        if isinstance(sink, Gathering):
+            self._gathering.add(len(self._sinks))
         self._sinks.append(sink)
 
     def emit(self, event: Event) -> None:
         for sink in self._sinks:
             try:
                 sink.emit(event)
-            except Exception:
-                self.failures += 1
-                logger.exception("an event sink failed on %s", event.kind)
+            except Exception:  # noqa: BLE001 - a sink that fails costs only itself
+                self._note_failure(event)
+
+    def emit_all(self, events: Sequence[Event]) -> None:
+        """Several, in order."""
+        for place, sink in enumerate(self._sinks):
+            if place in self._gathering:
+                try:
+                    cast("Gathering", sink).emit_all(events)
+                except Exception:  # noqa: BLE001 - as above
+                    self._note_failure(*events)
+                continue
+            for event in events:
+                try:
+                    sink.emit(event)
+                except Exception:  # noqa: BLE001 - as above
+                    self._note_failure(event)
+
+    def _note_failure(self, *events: Event) -> None:
+        self.failures += 1
+        logger.exception("an event sink failed on %s", ", ".join(event.kind for event in events))
 
 
 class MemorySink:
@@ -74,6 +98,11 @@ class LiveFeed:
     def emit(self, event: Event) -> None:
         for reader in tuple(self._readers):
             reader.put(event)
+
+    def emit_all(self, events: Sequence[Event]) -> None:
+        for reader in tuple(self._readers):
+            for event in events:
+                reader.put(event)
 
     @contextmanager
     def subscribe(self, *, limit: int = 1000) -> Generator[AsyncIterator[Event]]:

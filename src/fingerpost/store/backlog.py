@@ -146,6 +146,10 @@ class Backlog:
             message = f"{self._kept_limit} writes wait for the database already; this one is refused"
             raise StoreUnavailable(message, hint="The disk or the database is stuck; check it.")
 
+    def has_room(self, count: int) -> bool:
+        """Whether so many would surely be taken."""
+        return not self._closed and len(self._jobs) - len(self._losable) + count <= self._kept_limit
+
     def _add(self, job: Job) -> None:
         self._number += 1
         self._jobs[self._number] = job

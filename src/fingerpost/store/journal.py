@@ -67,6 +67,12 @@ class Journal:
         """
         self._writer.post(self._write, (event,), loss=None if event.audited else self._loss)
 
+    def emit_all(self, events: Sequence[Event]) -> None:
+        """The same for several. One that is refused is told of when the others were taken."""
+        self._writer.post_all(
+            self._write, [((event,), None if event.audited else self._loss) for event in events]
+        )
+
     def hasten(self) -> None:
         """Have what was emitted written at once, without waiting for it: another process may ask for it."""
         self._writer.hurry()

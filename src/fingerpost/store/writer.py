@@ -133,6 +133,28 @@ class Writer:
         elif len(self._gathered) == 1:
             self._loop.call_soon(self._hand_over)
 
+    def post_all(
+        self,
+        write: Callable[[Connection, Sequence[P]], Sequence[Any]],
+        items: Sequence[tuple[P, Loss | None]],
+    ) -> None:
+        """Write these soon, in order. Raises when one could not be taken, after the others were."""
+        if get_ident() == self._loop_thread and self._backlog.has_room(len(self._gathered) + len(items)):
+            if not self._gathered:
+                self._loop.call_soon(self._hand_over)
+            self._gathered += [Job(write=write, item=item, loss=loss) for item, loss in items]
+            if len(self._gathered) >= GATHERED:
+                self._hand_over()
+            return
+        refused: StoreUnavailable | None = None
+        for item, loss in items:
+            try:
+                self.post(write, item, loss=loss)
+            except StoreUnavailable as error:
+                refused = error
+        if refused is not None:
+            raise refused
+
     def post_late(
         self, write: Callable[[Connection, Sequence[P]], Sequence[Any]], item: P, *, loss: Loss
     ) -> None:

@@ -24,6 +24,7 @@ from fingerpost.records import Effect, JsonObject
 from fingerpost.servers.caller import CALL_ID
 from fingerpost.servers.clock import Clock
 from fingerpost.servers.failures import UNKNOWN_OUTCOME
+from fingerpost.tasks import cancel_scope
 
 GRACE_SECONDS = 1.0  # for a door that keeps its own deadline, to say so in its own words
 
@@ -125,7 +126,7 @@ class Attempts:
         journey.sending(leg, attempt)
         call = leg.call
         grace = GRACE_SECONDS if leg.dialogue is None else 0.0
-        scope = anyio.CancelScope(deadline=loop_time() + seconds + grace)
+        scope = cancel_scope(loop_time() + seconds + grace)
         clock = Clock(scope)
         with scope:
             return await self._door.call(

@@ -7,6 +7,8 @@ from typing import Final, Self
 
 import anyio
 
+from fingerpost.tasks import cancel_scope
+
 WITHDRAWN: Final = "The client cancelled the request."
 
 
@@ -45,7 +47,7 @@ class Running:
 
     def __init__(self, work: Work) -> None:
         self._work = work
-        self.scope = anyio.CancelScope()
+        self.scope = cancel_scope()
         self.reason = ""
 
     def end(self, reason: str) -> None:
