@@ -9,14 +9,14 @@ checks arguments properly, with its own bounds.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
+
+from jsonschema import Draft202012Validator, validators
+from jsonschema.exceptions import ValidationError
+from jsonschema.protocols import Validator
+from referencing import Registry
 
 from fingerpost.records import JsonObject, check_json
-
-if TYPE_CHECKING:
-    from jsonschema.exceptions import ValidationError
-    from jsonschema.protocols import Validator
 
 MOST_NODES: Final = 20_000  # looked at for one reply; checking takes some ten microseconds for each
 _COSTLY: Final = ("pattern", "patternProperties", "uniqueItems", "unevaluatedProperties")
@@ -26,7 +26,7 @@ class Judge:
     """One schema (None: any object or array will do), for the values in one reply."""
 
     def __init__(self, schema: JsonObject | None) -> None:
-        self._validator = None if schema is None else _checks(dict(schema))
+        self._validator = None if schema is None else _CHECKS(dict(schema), registry=Registry())
         self._left = MOST_NODES
 
     def accepts(self, value: object) -> bool:
@@ -64,23 +64,17 @@ def _unchecked(*_: object) -> None:
     """Says nothing about any value."""
 
 
-def _checks(schema: dict[str, Any]) -> Validator:
-    from referencing import Registry  # see `_kind`
+def _additional(validator: Any, allowed: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    """As the library's, except where it would have to match patterns."""
+    if "patternProperties" not in schema:
+        yield from _ADDITIONAL(validator, allowed, instance, schema) or ()
 
-    return _kind()(schema, registry=Registry())
 
-
-@cache
-def _kind() -> type[Validator]:
-    """The library's validator on a leash. Loaded here: it takes as long as half of our own code."""
-    from jsonschema import Draft202012Validator, validators
-
-    library: Any = Draft202012Validator
-
-    def additional(validator: Any, allowed: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        """As the library's, except where it would have to match patterns."""
-        if "patternProperties" not in schema:
-            yield from library.VALIDATORS["additionalProperties"](validator, allowed, instance, schema) or ()
-
-    changed = {**dict.fromkeys(_COSTLY, _unchecked), "additionalProperties": additional}
-    return cast("type[Validator]", cast("Any", validators).extend(library, validators=changed))
+_ADDITIONAL: Final = cast("Any", Draft202012Validator).VALIDATORS["additionalProperties"]
+_CHECKS: Final = cast(
+    "type[Validator]",
+    cast("Any", validators).extend(
+        Draft202012Validator,
+        validators={**dict.fromkeys(_COSTLY, _unchecked), "additionalProperties": _additional},
+    ),
+)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
+
+from jsonschema.exceptions import ValidationError
 
 from fingerpost.call.arguments.names import normal
 from fingerpost.call.arguments.plan import Plan
@@ -16,9 +18,6 @@ from fingerpost.call.arguments.shapes import Shape
 from fingerpost.call.arguments.signature import expectation
 from fingerpost.call.arguments.values import shortened, shown, type_of
 from fingerpost.records import Json, ParameterError, ParameterFault
-
-if TYPE_CHECKING:
-    from jsonschema.exceptions import ValidationError
 
 MOST_FAULTS: Final = 20
 LONGEST_MESSAGE: Final = 320

@@ -7,19 +7,16 @@ The number kept is bounded; the tools in use stay.
 from __future__ import annotations
 
 from collections import OrderedDict
-from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from fingerpost.call.arguments.patterns import usable
 from fingerpost.call.arguments.quick import Quick
 from fingerpost.call.arguments.shapes import Shape, Shapes
+from fingerpost.call.arguments.validation import Validation
 from fingerpost.call.arguments.values import is_list, is_object, plain_object
 from fingerpost.catalog.words import singular, words
 from fingerpost.records import Json, JsonObject, ToolCard
-
-if TYPE_CHECKING:
-    from fingerpost.call.arguments.validation import Validation
 
 MOST_PLANS: Final = 512
 MOST_NOTES: Final = 8
@@ -32,6 +29,7 @@ class Plan:
         given = card.definition.get("inputSchema")
         self.schema: JsonObject = plain_object(given) if is_object(given) else {"type": "object"}
         self.quick = Quick(self.schema)
+        self.validation = Validation(self.schema)
         self.shapes = Shapes(self.schema)
         self.root: Shape = self.shapes.of(self.schema)
         # Words that say what the tool is about add nothing to a parameter's name.
@@ -39,13 +37,6 @@ class Plan:
         self.called = frozenset({card.name, card.key, card.exposed_name})
         self.notes = _notes(self.schema)
         self.lines: dict[int, str] = {}  # signatures, by their limit
-
-    @cached_property
-    def validation(self) -> Validation:
-        """The thorough check. Its library is loaded with the first arguments that need it."""
-        from fingerpost.call.arguments.validation import Validation
-
-        return Validation(self.schema)
 
 
 class _Plans:
