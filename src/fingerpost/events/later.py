@@ -1,7 +1,7 @@
 """Events told after the answer they belong to has gone out.
 
-Making an event and handing it to everybody who listens takes a few microseconds where the processor has it
-at hand and twenty where it does not, and a call has seven of them. Nobody who waits for an answer should
+Making an event and handing it to everybody who listens takes a few microseconds, several times that where
+the processor does not have it at hand, and a call has seven of them. Nobody who waits for an answer should
 wait for that: it is done at the end of this turn of the event loop, when a request has been sent and its
 answer is awaited, or when the answer is on its way. The order stays, and so does the time each happened.
 """

@@ -84,9 +84,7 @@ class Isolated:
         if key in self._own or (len(self._own) >= self._most and not self._idle()):
             return None
         self._make_room()
-        own = self._own[key] = Own()
-        tasks.start_soon(self._run, key, own, None, replace(self._around, abilities=lambda: abilities))
-        return own
+        return self._open(key, tasks, None, replace(self._around, abilities=lambda: abilities))
 
     def use(self, key: str, tasks: TaskGroup, listing: Listing | None) -> _Use:
         """This caller's connection, opened where there is none, kept at least until the block ends."""
@@ -97,9 +95,13 @@ class Isolated:
         if own is None or own.over:
             if own is None:
                 self._make_room()
-            own = self._own[key] = Own()
-            tasks.start_soon(self._run, key, own, listing, self._around)
+            own = self._open(key, tasks, listing, self._around)
         own.users += 1
+        return own
+
+    def _open(self, key: str, tasks: TaskGroup, listing: Listing | None, around: Surroundings) -> Own:
+        own = self._own[key] = Own()
+        tasks.start_soon(self._run, key, own, listing, around)
         return own
 
     def _make_room(self) -> None:

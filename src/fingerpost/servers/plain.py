@@ -421,7 +421,10 @@ class PlainPosting:
         return await way.read_on(last_id, headers)
 
     def _head_with(self, headers: Mapping[str, str]) -> bytes:
-        lines = [_header(name, value) for name, value in headers.items()]
+        lines = [
+            (_routing_header if name.lower() in _ROUTING else _header)(name, value)
+            for name, value in headers.items()
+        ]
         for name in headers:
             if name.lower() in self._lines:
                 return self._overridden(headers, lines)
@@ -441,9 +444,13 @@ def serves(url: str, headers: Mapping[str, str]) -> bool:
     return parts.scheme == "http" and plain and not special & {name.lower() for name in headers}
 
 
-@lru_cache(maxsize=1024)  # the same few, and the names of tools
 def _header(name: str, value: str) -> bytes:
     if _TOKEN.fullmatch(name) is None or _FORBIDDEN.search(value) is not None:
         message = f"the header {name!r:.60} cannot be sent"
         raise ValueError(message)
     return f"{name}: {value}\r\n".encode()
+
+
+# The same few values, and the names of tools. Never the others: a caller's token must not outlive their call.
+_ROUTING: Final = frozenset({"mcp-protocol-version", "mcp-method", "mcp-name"})
+_routing_header: Final = lru_cache(maxsize=1024)(_header)

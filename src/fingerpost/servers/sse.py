@@ -130,11 +130,13 @@ async def read_events(
     chunks: AsyncIterator[bytes], *, event_limit: int, whole_limit: int | None
 ) -> AsyncGenerator[StreamEvent]:
     """The events of a stream until it ends. Raises `EventTooLarge`."""
-    reader = EventReader(event_limit)
-    total = 0
-    async for chunk in chunks:
-        total += len(chunk)
-        if whole_limit is not None and total > whole_limit:
-            raise EventTooLarge
-        for event in reader.feed(chunk):
-            yield event
+
+    async def more() -> bytes:
+        async for chunk in chunks:
+            if chunk:
+                return chunk
+        return b""
+
+    events = Events(more, event_limit=event_limit, whole_limit=whole_limit)
+    while (event := await events.next()) is not None:
+        yield event

@@ -133,7 +133,7 @@ def main() -> None:
     """Run the command; whatever goes wrong becomes one message and an exit code."""
     from fingerpost.surfaces.cli.outcome import guarded
 
-    # Loading the MCP library makes half a million objects that all stay: looking through them again and
-    # again for garbage, as Python does after every 700, takes a twentieth of the start.
+    # Loading what serves makes more than a hundred thousand objects that all stay: looking through them again
+    # and again for garbage, as Python does after every 700, takes a twentieth of the start.
     gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
     sys.exit(guarded(fingerpost))

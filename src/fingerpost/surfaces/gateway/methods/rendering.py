@@ -107,8 +107,6 @@ def _blocks(result: JsonObject) -> Sequence[JsonObject]:
 
 def _size(block: JsonObject) -> int:
     """Of what is not text: that is counted, and cut, by the digest."""
-    if block.get("type") == "text":
-        return 0
     data = block.get("data", None) or _resource(block).get("blob")
     return len(data) if isinstance(data, str) else 0
 
@@ -132,7 +130,7 @@ def _failed(outcome: Outcome) -> JsonObject:
 def _noted(result: JsonObject, outcome: Outcome) -> JsonObject:
     """`result` with our notes beside it: which call this was, and what we did to it."""
     before = result.get(_META)
-    meta: dict[str, Json] = dict(before) if isinstance(before, dict) else {}
+    meta: dict[str, Json] = dict(cast("JsonObject", before)) if isinstance(before, Mapping) else {}
     meta[_CALL] = outcome.call_id
     if outcome.error is not None:
         meta["fingerpost/error"] = outcome.error.value
