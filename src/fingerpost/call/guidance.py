@@ -9,11 +9,11 @@ exceptions stay in `technical`, for whoever asks for them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.catalog import visible
 from fingerpost.catalog.words import words
+from fingerpost.frozen import frozen
 from fingerpost.records import Attempt, ErrorKind
 from fingerpost.redaction import scrub
 
@@ -57,7 +57,7 @@ def advice(error: ErrorKind, *, signature: str = "", near: Sequence[str] = (), h
     return " ".join(said)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Guidance:
     """For a person, when everything failed. `technical` is shown only to whoever asks."""
 

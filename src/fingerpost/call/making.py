@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from fingerpost.call.arguments import prepare, signature
 from fingerpost.call.fingerprints import call_fingerprint
@@ -10,6 +10,7 @@ from fingerpost.call.names import NotFound, operation_of, resolve
 from fingerpost.call.outcomes import Endings
 from fingerpost.catalog import Snapshot
 from fingerpost.errors import CallError
+from fingerpost.frozen import frozen
 from fingerpost.records import (
     Call,
     CallContext,
@@ -22,7 +23,7 @@ from fingerpost.records import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Checked:
     """What name and arguments lead to, without running anything. No `problem`: the call could be made."""
 

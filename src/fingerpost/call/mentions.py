@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, cast
 
 from fingerpost.call.spellings import readings
+from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject
 
 _PATH: Final = frozenset(
@@ -40,7 +40,7 @@ _GLOB: Final = re.compile(r"[*?\[]")
 _SPACE: Final = re.compile(r"\s")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Mention:
     """A text that is a path, or may be taken for one."""
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from fingerpost.catalog import Snapshot, tool_key
+from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, ToolCall, ToolCard
-from fingerpost.records.quick import quick
 
 LONGEST_NAME = 512
 SEPARATORS = ("/", "__", ".", ":")
@@ -22,8 +21,7 @@ _PREFIX = re.compile(r"^(?:functions|tools|mcp)(?:\.|__|/)", re.IGNORECASE)
 _IGNORED = re.compile(r"[^a-z0-9]")
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Resolved:
     """The tool that is meant, and the arguments with the operation the name may have carried."""
 
@@ -31,7 +29,7 @@ class Resolved:
     arguments: JsonObject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class NotFound:
     """No tool is meant for certain; these are near."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fingerpost.call.guidance import advice
+from fingerpost.frozen import frozen
 from fingerpost.records import (
     Call,
     CallContext,
@@ -23,11 +23,9 @@ from fingerpost.records import (
     Ruling,
     ToolCall,
 )
-from fingerpost.records.quick import quick
 
 
-@quick
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Endings:
     """The endings of one call."""
 

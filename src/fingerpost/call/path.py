@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -40,6 +40,7 @@ from fingerpost.events import (
     ResultDigested,
     unfinished_attempts,
 )
+from fingerpost.frozen import frozen
 from fingerpost.records import (
     Call,
     CallContext,
@@ -60,7 +61,6 @@ from fingerpost.records import (
     Verdict,
     utc_now,
 )
-from fingerpost.records.quick import quick
 from fingerpost.servers import Servers
 from fingerpost.servers.caller import Passage
 from fingerpost.settings import RuleSettings, Settings
@@ -72,8 +72,7 @@ MOMENT: Final = timedelta(seconds=2)
 LOOK_AGAIN_S: Final = 0.05
 
 
-@quick
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Ready:
     """A call that may be judged, with the card it was made from."""
 

@@ -14,7 +14,6 @@ rule asks for it, where the call's paths lead.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -26,6 +25,7 @@ from fingerpost.call.paths import Placement, place
 from fingerpost.call.patterns import Fit, argument_fits, fits_exactly, fits_somehow
 from fingerpost.call.rule_names import rule_names
 from fingerpost.call.scopes import bounded_by, within
+from fingerpost.frozen import frozen
 from fingerpost.records import Call, CallContext, Effect, Permit, Ruling, Scope, Verdict
 from fingerpost.settings import RuleSettings
 
@@ -150,7 +150,7 @@ def _name_fits_again(pattern: str, name: str, exactly: bool) -> Fit:
     return fits_exactly(pattern, name) if exactly else fits_somehow(pattern, name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Rule:
     settings: RuleSettings
     verdict: Verdict

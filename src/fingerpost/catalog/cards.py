@@ -8,7 +8,7 @@ so nobody is deceived and nothing silently disappears.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, cast
 
 from fingerpost.catalog.effects import judge
@@ -16,13 +16,14 @@ from fingerpost.catalog.fingerprint import fingerprint
 from fingerpost.catalog.intelligence import gather
 from fingerpost.catalog.names import exposed_name, own_name, tool_key, visible
 from fingerpost.catalog.overrides import Overrides
+from fingerpost.frozen import frozen
 from fingerpost.records import Instructions, JsonObject, Known, Source, ToolCard, UsageProfile, check_json
 
 LONGEST_NAME: Final = 1024
 _NO_CARDS: Final[Mapping[str, ToolCard]] = {}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Refusal:
     """Why a definition did not become a card. Switched off by a person is no fault of its server's."""
 
@@ -31,7 +32,7 @@ class Refusal:
     fault: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Cardmaker:
     """Makes cards, with what was written and learned so far."""
 

@@ -9,10 +9,10 @@ tool described in Hebrew find its place.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.catalog.words import singular, word_set, words
+from fingerpost.frozen import frozen
 
 GENERAL: Final = "general"
 
@@ -29,7 +29,7 @@ _COMMON: Final = word_set(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Category:
     """One purpose, and the words that speak for it."""
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 from fingerpost.catalog import verbs
 from fingerpost.catalog.words import singular, word_set, words
+from fingerpost.frozen import frozen
 from fingerpost.records import Effect, Json, JsonObject
 
 DANGER: Final = {Effect.READ: 0, Effect.WRITE: 1, Effect.DESTROY: 2}
@@ -59,7 +59,7 @@ _QUERY_LANGUAGE = re.compile(r"sql(?![a-z])|graphql|cypher", re.IGNORECASE)
 _READ_ONLY = re.compile(r"\bread[- ]?only\b|\bselect (?:quer|statement)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Finding:
     """An effect, and what says so. A doubtful one may be settled by the server's own claim."""
 

@@ -8,18 +8,19 @@ under an address of ours that names its server. Prompts are named as tools are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from urllib.parse import quote, unquote
 
 from fingerpost.catalog.names import exposed_name, free_name
 from fingerpost.catalog.templates import LONGEST, Template
+from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject, Materials
 
 SCHEME: Final = "fingerpost://"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Material:
     """One thing of one server: what it is called here, what it is called there, and how it is shown."""
 
@@ -29,7 +30,7 @@ class Material:
     definition: JsonObject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Collection:
     """What some servers offer together. Never changes."""
 

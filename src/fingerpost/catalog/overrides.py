@@ -11,16 +11,16 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from fingerpost.frozen import frozen
 from fingerpost.records import Instructions, Intelligence, Known, Source
 from fingerpost.settings.model import ToolOverride
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Written:
     """All that is written about one tool, and which pattern each field comes from."""
 

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from fingerpost.catalog.fingerprint import essence
 from fingerpost.catalog.names import visible_json
+from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject, Pin, Quarantined, ToolCard
 
 _Step = tuple[str, bool, Json, bool, Json]  # path, present before, before, present after, after
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Comparison:
     """Cards sorted by what their pins say. Every card is in exactly one of the three."""
 
@@ -57,7 +57,7 @@ def pin(card: ToolCard, *, at: datetime, accepted_by: str | None = None) -> Pin:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Change:
     """One place where two definitions differ, each side as JSON text. None: it is not there at all.
 

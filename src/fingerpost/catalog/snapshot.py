@@ -11,15 +11,16 @@ from __future__ import annotations
 import difflib
 import heapq
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from fingerpost.frozen import frozen
 from fingerpost.records import ToolCard
 
 _LONGEST_QUERY = 256
 _SHORTLISTED = 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Diff:
     """Which tools came, went, or are themselves no longer the same. Keys, sorted.
 
@@ -50,7 +51,7 @@ def _differ(before: ToolCard, after: ToolCard) -> bool:
     return before is not after and before != after
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Snapshot:
     """All tools that may be listed and called, sorted by key."""
 

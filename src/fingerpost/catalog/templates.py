@@ -8,8 +8,9 @@ however contrived, takes long.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from fingerpost.frozen import frozen
 
 LONGEST: Final = 4096
 _EXPRESSION = re.compile(r"\{([+#./;?&]?)[^{}]*\}")
@@ -18,7 +19,7 @@ _EXPRESSION = re.compile(r"\{([+#./;?&]?)[^{}]*\}")
 _STOPS: Final = {"+": "", "#": "", "/": "?#", "?": "#", "&": "#", "": "/?#", ".": "/?#", ";": "/?#"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Template:
     """A template, taken apart: text as it is, and `None` with what stops it for each expression."""
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from fingerpost.choose.naming import without_prefix
+from fingerpost.frozen import frozen
 from fingerpost.llm import ModelRequest
 from fingerpost.llm.fields import mapping, named_tool
 from fingerpost.llm.options import is_shaped
@@ -25,7 +26,7 @@ _BESIDE: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Brought:
     """Everything optional: most requests bring nothing."""
 
@@ -115,7 +116,7 @@ def _another(name: str, given: set[str]) -> str:
         number += 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Parted:
     """The calls of one reply, by whose tools they are of."""
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from math import fsum
 from typing import Final
 
+from fingerpost.frozen import frozen
 from fingerpost.records import ConfidenceSample
 
 ENOUGH: Final = 30  # samples
@@ -27,7 +28,7 @@ _IMAGINED_WEIGHT: Final = 4.0  # as many samples each of them counts for
 _Point = tuple[float, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Calibration:
     """A rising curve from raw scores to probabilities, drawn straight between its points."""
 
@@ -68,7 +69,7 @@ class Calibration:
         return min(high, max(low, low + (high - low) * ((raw - left) / (right - left))))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ReliabilityBin:
     """The selections shown within one stretch of confidence: what was said, and what was true."""
 

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 import anyio.to_thread
 
 from fingerpost.choose.summaries import Summaries, Summary, summarise
+from fingerpost.frozen import frozen
 from fingerpost.llm import Ask
 from fingerpost.llm.content import SYSTEM_ROLES
 from fingerpost.records import Message
@@ -35,7 +36,7 @@ CUT: Final = "cut"
 _ELLIPSIS: Final = " […]"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Fitted:
     """A history as it goes out. `by` is empty when it went in whole."""
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from fingerpost.frozen import frozen
 from fingerpost.records import GateVerdict, Review
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Evidence:
     """What the gate looks at."""
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.choose.definitions import written
 from fingerpost.choose.naming import meant
 from fingerpost.choose.reading import outermost
+from fingerpost.frozen import frozen
 from fingerpost.llm.structured import without_thoughts
 from fingerpost.llm.tool_calls import read_arguments
 from fingerpost.records import Json, JsonObject, ToolCall, ToolCard, as_valid_text
@@ -31,7 +31,7 @@ _NO_TOOL: Final = frozenset({"", "none", "null", "no", "n/a", "no tool", "no act
 _FINISH: Final = frozenset({"final answer", "final_answer", "answer", "finish"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ReactTurn:
     """One step of the agent: a call, an answer, or a problem for it to put right."""
 

@@ -13,9 +13,10 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, NoReturn, TypeVar, cast
 
+from fingerpost.frozen import frozen
 from fingerpost.llm import Ask, ModelReply, ModelRequest
 from fingerpost.records import Json, JsonObject, Message
 from fingerpost.records.json import MAX_DEPTH, as_valid_text
@@ -41,7 +42,7 @@ _SPARE_COMMA: Final = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|,(?=\s*+[}\]])',
 _ODD_CLAIM: Final = re.compile(r'("confidence"\s{0,9}:\s{0,9})([^\s",{}\[\]\\]{1,40})', re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Unusable:
     """A reply nothing can be made of, and what was wrong with it, in words the model can act on."""
 

@@ -9,10 +9,10 @@ outcomes move nothing, and no outcome moves it further than it may go.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.choose.calibration import Calibration
+from fingerpost.frozen import frozen
 from fingerpost.records import ConfidenceSample
 
 STEP: Final = 0.01
@@ -20,7 +20,7 @@ LEAST_MOVE: Final = 0.02  # less than this is noise
 ENOUGH_BETWEEN: Final = 10  # outcomes in the stretch that would be let through
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Bounds:
     """What a threshold is set to, how far it may move, and what it takes."""
 
@@ -38,7 +38,7 @@ class Bounds:
         return min(1.0, round(self.base + self.reach, 2))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Adapted:
     """Where the threshold should be, and why."""
 

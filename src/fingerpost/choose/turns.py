@@ -7,7 +7,7 @@ object. Whatever else the model wrote becomes a sentence it can learn from.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, cast
 
 from fingerpost.catalog import visible
@@ -16,6 +16,7 @@ from fingerpost.choose.definitions import written
 from fingerpost.choose.naming import meant
 from fingerpost.choose.reading import LONGEST_REPLY, outermost
 from fingerpost.choose.single import MOST_CALLS
+from fingerpost.frozen import frozen
 from fingerpost.llm import ModelReply
 from fingerpost.llm.structured import without_thoughts
 from fingerpost.llm.tool_calls import Unreadable, parse_tool_calls, read_arguments
@@ -26,7 +27,7 @@ MOST_PROBLEMS: Final = 8
 LONGEST_PROBLEM: Final = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Turn:
     """What is to be done: make these calls, or give this text. Problems are for the model to put right.
 

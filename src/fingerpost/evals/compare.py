@@ -8,18 +8,18 @@ choice of queries, not the choice of sets: a gain on one set is one set's gain.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from fingerpost.evals.measures import Measure
+from fingerpost.frozen import frozen
 
 DRAWS: Final = 1000
 SEED: Final = 20261115
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Difference:
     """A measure in two runs: what it was, what it is, and the interval of what it changed by."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from fingerpost.errors import ConfigError
 from fingerpost.evals.measures import Measure
+from fingerpost.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Bound:
     """One figure and the value it must not fall below (or rise above)."""
 

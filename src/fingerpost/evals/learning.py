@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
@@ -23,6 +23,7 @@ from fingerpost.evals.own import request_id
 from fingerpost.evals.predict import settings_for
 from fingerpost.evals.ready import ready_narrower
 from fingerpost.evals.records import Prediction, QueryRecord, Ranked
+from fingerpost.frozen import frozen
 from fingerpost.narrow.experience import Experience
 from fingerpost.narrow.learning import Corrections, RequestVectors
 from fingerpost.narrow.learning.vectors import KEPT
@@ -39,7 +40,7 @@ _TOP: Final = 20
 _WORD: Final = re.compile(r"[^\W_]+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OwnRecord:
     """What an operator's own store remembers, newest first."""
 
@@ -47,7 +48,7 @@ class OwnRecord:
     said: Sequence[Feedback]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LearningReport:
     """What learning from feedback would change, and what to make of it."""
 

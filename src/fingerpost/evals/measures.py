@@ -8,7 +8,6 @@ by pair.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -26,12 +25,13 @@ from fingerpost.evals.metrics import (
     risk_by_coverage,
 )
 from fingerpost.evals.records import Prediction, QueryRecord
+from fingerpost.frozen import frozen
 
 CUTS: Final = (1, 3, 5, 10, 20)
 DECIDED_AT: Final = 0.5  # an unclear need counts as the side its score is on
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Measure:
     """One figure of the report: rows of numbers, one row per query, and what they add up to."""
 

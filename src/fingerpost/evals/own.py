@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from fingerpost.frozen import frozen
 from fingerpost.records import Choice, Json, JsonObject, ToolCard
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OwnSet:
     """The lines of both files, and how many choices name a tool that is gone."""
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from fingerpost.evals.records import Prediction, QueryRecord, Ranked
 from fingerpost.evals.shelf import Shelf
+from fingerpost.frozen import frozen
 from fingerpost.narrow.request import NarrowRequest
 from fingerpost.records import Narrowing
 from fingerpost.settings import Settings
@@ -27,7 +27,7 @@ MOST_PLACES: Final = 200  # as many as the settings allow
 MOST_THREADS: Final = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Routing:
     """One query, what narrowing found for it, and the line that says so."""
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, TypeVar, cast
 
 from fingerpost.errors import ConfigError
 from fingerpost.evals.records import Prediction, QueryRecord, Ranked, ToolRecord
+from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject, Message
 
 R = TypeVar("R")
@@ -36,7 +36,7 @@ def read_predictions(path: Path) -> dict[str, Prediction]:
     return {prediction.id: prediction for prediction in found}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class _Line:
     """One JSON object of a file, with where it stands."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject, Message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolRecord:
     """One line of `tools.jsonl`. The id is the set's own and comes back unchanged."""
 
@@ -19,7 +20,7 @@ class ToolRecord:
     input_schema: JsonObject = field(default_factory=dict[str, Json])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class QueryRecord:
     """One line of `queries.jsonl`: a request, and what the right answer is."""
 
@@ -43,7 +44,7 @@ class QueryRecord:
         return self.needs_tool is not False and bool(self.wanted)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Ranked:
     """One place of a ranking."""
 
@@ -51,7 +52,7 @@ class Ranked:
     score: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Prediction:
     """What the router says about one query."""
 

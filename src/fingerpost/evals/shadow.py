@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from fingerpost.evals.predict import Narrow
+from fingerpost.frozen import frozen
 from fingerpost.narrow.request import NarrowRequest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Contrast:
     """One request, and the tools either configuration offers for it, best first."""
 
@@ -36,7 +36,7 @@ class Contrast:
         return bool(self.gained or self.lost)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Shadow:
     """All contrasts, and what they come to."""
 

@@ -11,17 +11,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from fingerpost.catalog import Catalog, Snapshot, tool_key, visible
 from fingerpost.errors import ConfigError
 from fingerpost.evals.records import ToolRecord
 from fingerpost.events import MemorySink
+from fingerpost.frozen import frozen
 from fingerpost.records import DroppedTool, JsonObject, Listing, ToolCard
 from fingerpost.settings import Settings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Shelf:
     """All tools of a set, ready to be routed over."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import field, fields, is_dataclass, replace
 from datetime import datetime
 from enum import Enum
 from operator import is_
@@ -27,14 +27,14 @@ from typing import (
     runtime_checkable,
 )
 
+from fingerpost.frozen import TWIN, frozen
 from fingerpost.records import new_id, utc_now
-from fingerpost.records.quick import TWIN, quick
 from fingerpost.redaction import names_secret, scrub, scrub_json
 
 _WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Event:
     """The base of all events: when it happened, and to which packet if to one."""
 
@@ -50,8 +50,6 @@ class Event:
     def __init_subclass__(cls) -> None:
         if TWIN in cls.__dict__:
             return
-        if {"__slots__", "__init__"} <= cls.__dict__.keys():  # `slots` makes the class a second time
-            quick(cls)
         cls.kind = _WORD_START.sub("_", cls.__name__).lower()
         Event.kinds[cls.kind] = cls
 

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from fingerpost.events.base import Event
+from fingerpost.frozen import frozen
 from fingerpost.records import (
     Attempt,
     Decision,
@@ -20,14 +20,14 @@ from fingerpost.records import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CallEvent(Event):
     """A fact about one call."""
 
     call_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CallReceived(CallEvent):
     """Somebody asked for a tool, in their own words."""
 
@@ -41,7 +41,7 @@ class CallReceived(CallEvent):
         return f"{self.name} was asked for"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CallPrepared(CallEvent):
     """The name led to a tool and the arguments fit its schema, after these repairs."""
 
@@ -55,7 +55,7 @@ class CallPrepared(CallEvent):
         return f"{self.tool}, {len(self.repairs)} repairs"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CallRefused(CallEvent):
     """The call went no further: no such tool, arguments beyond repair, a rule, a loop."""
 
@@ -67,7 +67,7 @@ class CallRefused(CallEvent):
         return f"{self.error}: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CallRuled(CallEvent):
     """What the policy says."""
 
@@ -82,7 +82,7 @@ class CallRuled(CallEvent):
         return f"{self.tool}: {self.verdict} ({self.reason}; {self.rule})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ApprovalRequested(CallEvent):
     """The call waits for a person."""
 
@@ -97,7 +97,7 @@ class ApprovalRequested(CallEvent):
         return f"{self.tool} waits for a person as {self.pending_id}: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ApprovalDecided(CallEvent):
     """A person decided."""
 
@@ -115,7 +115,7 @@ class ApprovalDecided(CallEvent):
         return f"{self.pending_id} {self.decision} by {self.decided_by}{why}{edited}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AttemptStarted(CallEvent):
     """A tool is about to be called. On disk before anything that is not a read is sent."""
 
@@ -131,7 +131,7 @@ class AttemptStarted(CallEvent):
         return f"{self.tool}, attempt {self.number}" + (" (fallback)" if self.fallback else "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AttemptFinished(CallEvent):
     """The tool answered, failed, or was given up on."""
 
@@ -145,7 +145,7 @@ class AttemptFinished(CallEvent):
         return f"{made.tool}, attempt {made.number}: {outcome} in {made.milliseconds:.0f} ms"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FallbackTaken(CallEvent):
     """The next tool in line takes over."""
 
@@ -157,7 +157,7 @@ class FallbackTaken(CallEvent):
         return f"{self.tool} instead of {self.instead_of}: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CallProgressed(CallEvent):
     """The tool is at work: shown to a person who waits."""
 
@@ -172,7 +172,7 @@ class CallProgressed(CallEvent):
         return f"{self.message} ({self.seconds:.0f} s)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ResultDigested(CallEvent):
     """The result was cut to what fits."""
 
@@ -186,7 +186,7 @@ class ResultDigested(CallEvent):
         return f"{self.tokens} tokens{cut}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CallFinished(CallEvent):
     """The call is over, one way or another."""
 
@@ -202,7 +202,7 @@ class CallFinished(CallEvent):
         return f"{self.tool}: " + ("succeeded" if self.success else f"{self.error} {self.detail}".rstrip())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class BreakerMoved(Event):
     """A server's circuit breaker opened, half-opened or closed."""
 

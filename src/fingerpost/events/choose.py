@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from fingerpost.events.base import Event
 from fingerpost.events.packet import PacketEvent
+from fingerpost.frozen import frozen
 from fingerpost.records import (
     Confidence,
     DataField,
@@ -21,7 +22,7 @@ from fingerpost.records import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RouteBegan(PacketEvent):
     """Somebody set out to answer the packet, in this way and with these models."""
 
@@ -46,7 +47,7 @@ class RouteBegan(PacketEvent):
         return f"{self.mode} with {models or 'no model'}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModelAnswered(Event):
     """A model was asked and answered, or did not."""
 
@@ -68,7 +69,7 @@ class ModelAnswered(Event):
         return f"{self.purpose} by {self.model} in {self.milliseconds:.0f} ms{tokens}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ReplyRejected(Event):
     """What a model said could not be used."""
 
@@ -79,7 +80,7 @@ class ReplyRejected(Event):
         return f"{self.purpose}: {self.problem}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PlanNoted(PacketEvent):
     """What is still to be done after the tool at hand."""
 
@@ -93,7 +94,7 @@ class PlanNoted(PacketEvent):
         return f"then: {self.remaining}" if self.remaining else "nothing is left to do"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ThoughtNoted(PacketEvent):
     """What an agent says it thinks before it acts."""
 
@@ -107,7 +108,7 @@ class ThoughtNoted(PacketEvent):
         return self.text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ConfidenceJudged(PacketEvent):
     """How sure we are of the selection, and what follows from it."""
 
@@ -124,7 +125,7 @@ class ConfidenceJudged(PacketEvent):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ShortlistWidened(PacketEvent):
     """Nobody was sure, so more tools were looked at."""
 
@@ -139,7 +140,7 @@ class ShortlistWidened(PacketEvent):
         return f"widened to {len(self.tools)} tools: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SyntaxStopped(Event):
     """A model wrote tool syntax into its answer; it reached nobody."""
 
@@ -152,7 +153,7 @@ class SyntaxStopped(Event):
         return f"{self.count} × {self.syntax}{became}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class HistorySummarised(Event):
     """The conversation was too long for the model; its beginning was put into fewer words."""
 
@@ -165,7 +166,7 @@ class HistorySummarised(Event):
         return f"{self.messages} messages, {self.tokens_before} to {self.tokens_after} tokens, by {self.by}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class BudgetReached(Event):
     """Turns, tokens, seconds or money ran out."""
 
@@ -176,7 +177,7 @@ class BudgetReached(Event):
         return f"{self.limit}: {self.detail}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class QuestionAsked(PacketEvent):
     """The person has to say something before it goes on."""
 
@@ -190,7 +191,7 @@ class QuestionAsked(PacketEvent):
         return self.question.text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AnswerGiven(PacketEvent):
     """What the person is told."""
 
@@ -206,7 +207,7 @@ class AnswerGiven(PacketEvent):
         return f"{len(self.text)} characters by {self.by}{rests}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RouteEnded(Event):
     """The journey is over, or waits for a person."""
 
@@ -221,7 +222,7 @@ class RouteEnded(Event):
         return f"{self.outcome} in {self.milliseconds:.0f} ms"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SubagentBegan(Event):
     """Another packet was made on behalf of this one."""
 
@@ -232,7 +233,7 @@ class SubagentBegan(Event):
         return f"began {self.child}: {self.request}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SubagentEnded(Event):
     """That packet has come to its end, or waits for a person."""
 

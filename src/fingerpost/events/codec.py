@@ -9,7 +9,6 @@ read as `UnknownEvent` with its contents kept: old readers never lose new facts.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, cast
 
 from pydantic import TypeAdapter
@@ -17,11 +16,12 @@ from pydantic_core import from_json as parse_json
 from pydantic_core import to_json as write_json
 
 from fingerpost.events.base import Event
+from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject
 from fingerpost.records.codec import from_plain
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class UnknownEvent(Event):
     """An event from a newer Fingerpost, kept as it was written."""
 

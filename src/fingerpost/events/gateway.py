@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from fingerpost.events.base import Event
+from fingerpost.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ClientConnected(Event):
     """An MCP client opened a session (2025-11-25 and before; later ones have none)."""
 
@@ -21,7 +21,7 @@ class ClientConnected(Event):
         return f"{self.client} ({self.protocol}) at {self.endpoint} as {self.principal}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ClientLeft(Event):
     """A session ended: by the client, or after it was silent for long."""
 
@@ -34,7 +34,7 @@ class ClientLeft(Event):
         return f"{self.client} left {self.endpoint}: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AccessRefused(Event):
     """Somebody was turned away before anything was done for them."""
 
@@ -48,7 +48,7 @@ class AccessRefused(Event):
         return f"{self.endpoint}: {self.principal or 'somebody'} was refused ({self.reason})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class KeyChanged(Event):
     """An API key was made or revoked. The key itself is known to whoever made it, and to nobody else."""
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from fingerpost.events.base import Event
+from fingerpost.frozen import frozen
 from fingerpost.records import ServerState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ServerStateChanged(Event):
     """A server came up, went down, or changed in between."""
 
@@ -22,7 +22,7 @@ class ServerStateChanged(Event):
         return f"{self.server}: {self.previous} → {self.state}" + (f" ({self.reason})" if self.reason else "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolDropped(Event):
     """A listed tool could not be taken. Its neighbours are unaffected."""
 
@@ -34,7 +34,7 @@ class ToolDropped(Event):
         return f"{self.server}/{self.tool} dropped: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CatalogChanged(Event):
     """The catalog moved to a new version. Tools are named by key."""
 
@@ -50,7 +50,7 @@ class CatalogChanged(Event):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolQuarantined(Event):
     """A tool's definition differs from the pinned one: it is hidden until a person accepts it."""
 
@@ -64,7 +64,7 @@ class ToolQuarantined(Event):
         return f"{self.tool}: definition changed, {self.pinned[:12]} → {self.seen[:12]}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PinAccepted(Event):
     """A person accepted a tool's changed definition."""
 
@@ -78,7 +78,7 @@ class PinAccepted(Event):
         return f"{self.tool}: {self.fingerprint[:12]} accepted by {self.accepted_by}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolSwitched(Event):
     """A person switched a tool off or on again, for every surface and every process."""
 
@@ -93,7 +93,7 @@ class ToolSwitched(Event):
         return f"{self.tool} {_switched(self.on, self.by, self.reason)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ServerSwitched(Event):
     """A person switched a server off (it is disconnected, its tools are gone) or on again."""
 
@@ -112,7 +112,7 @@ def _switched(on: bool, by: str, reason: str) -> str:
     return f"switched {'on' if on else 'off'} by {by}" + (f": {reason}" if reason else "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ProfilesChanged(Event):
     """Files of profiles changed while we run. One that is wrong leaves its profile as it was."""
 
@@ -128,7 +128,7 @@ class ProfilesChanged(Event):
         return f"version {self.profiles_version}: {named} changed{wrong}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EventsDropped(Event):
     """A marker for a reader that was too slow: this many events are missing here."""
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from fingerpost.events.base import Event
+from fingerpost.frozen import frozen
 from fingerpost.records import FeedbackVerdict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FeedbackGiven(Event):
     """A person said whether the right tool was used, and which one would have been."""
 
@@ -26,7 +26,7 @@ class FeedbackGiven(Event):
         return said + (f": should have used {self.should_have}" if self.should_have else "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LearningForgotten(Event):
     """A person had something that was learned forgotten."""
 
@@ -42,7 +42,7 @@ class LearningForgotten(Event):
         return f"{self.what}{whose} forgotten by {self.by}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ThresholdMoved(Event):
     """A threshold followed measured results, within its bounds."""
 

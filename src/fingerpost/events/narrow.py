@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fingerpost.events.base import Event
 from fingerpost.events.packet import PacketEvent
+from fingerpost.frozen import frozen
 from fingerpost.records import Narrowing, Packet
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RequestNarrowed(PacketEvent):
     """Whether a tool is needed, and the few that were found, each with why it stands where it stands."""
 
@@ -26,7 +25,7 @@ class RequestNarrowed(PacketEvent):
         return f"{self.narrowing.need.verdict}; {offered} of {shortlist.considered}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SmartRoutingStart(Event):
     """The servers of a conversation are about to be chosen."""
 
@@ -40,7 +39,7 @@ class SmartRoutingStart(Event):
         return f"{self.total_tools} tools of {self.total_servers} servers"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SmartRoutingEnd(Event):
     """The servers of a conversation were chosen; on failure all of them stay."""
 

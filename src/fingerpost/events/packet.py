@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from fingerpost.events.base import Event
+from fingerpost.frozen import frozen
 from fingerpost.records import (
     DataField,
     ExecutionStatus,
@@ -26,7 +27,7 @@ from fingerpost.records import (
 from fingerpost.records.codec import to_plain
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PacketEvent(Event):
     """A fact about one packet."""
 
@@ -47,7 +48,7 @@ class PacketEvent(Event):
         return packet.with_reflection(entry)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PacketReceived(PacketEvent):
     """A request came in."""
 
@@ -64,7 +65,7 @@ class PacketReceived(PacketEvent):
         return self.packet.content.original_prompt
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class IntentDetected(PacketEvent):
     """What the request is about, and whether it needs a tool (None: unclear)."""
 
@@ -85,7 +86,7 @@ class IntentDetected(PacketEvent):
         return f"{self.intent.name or 'no intent'}: {need}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolsOffered(PacketEvent):
     """The tools this request may use, best first."""
 
@@ -98,7 +99,7 @@ class ToolsOffered(PacketEvent):
         return ", ".join(self.tools) or "no tool"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolSelected(PacketEvent):
     """A tool was chosen (None: the model wants none)."""
 
@@ -126,7 +127,7 @@ class ToolSelected(PacketEvent):
         return f"chose {tools}: {self.selection.reasoning}".rstrip(": ")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SelectionReviewed(PacketEvent):
     """A second opinion on the choice."""
 
@@ -143,7 +144,7 @@ class SelectionReviewed(PacketEvent):
         return f"{verdict} at {self.review.confidence:.2f}: {self.review.reasoning}".rstrip(": ")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ExecutionStatusChanged(PacketEvent):
     """The execution moved from one status to the next."""
 
@@ -165,7 +166,7 @@ class ExecutionStatusChanged(PacketEvent):
         return f"{self.status}: {self.reason}".rstrip(": ")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolResultInjected(PacketEvent):
     """The tool's result became part of the packet."""
 
@@ -189,7 +190,7 @@ class ToolResultInjected(PacketEvent):
         return f"{outcome} in {self.result.milliseconds} ms"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PacketReinjected(PacketEvent):
     """The packet went back to the start with what was learned."""
 
@@ -201,7 +202,7 @@ class PacketReinjected(PacketEvent):
         return replace(packet, tool_routing=replace(packet.tool_routing, reinjection_count=count))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TaskScheduled(PacketEvent):
     """What is to be done with the packet next (None: nothing, it is finished)."""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Literal
 
+from fingerpost.frozen import frozen
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@frozen
 class Spread:
     """How long something took, in milliseconds, within 2 %."""
 
@@ -16,7 +18,7 @@ class Spread:
     p95: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Counted:
     """What was counted in some time. A share of nothing is None."""
 
@@ -70,14 +72,14 @@ class Counted:
     stages: dict[str, Spread] = field(default_factory=dict[str, Spread])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Bucket(Counted):
     """What was counted from `at` on, for one step."""
 
     at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolCount:
     """How often a tool was called."""
 
@@ -86,7 +88,7 @@ class ToolCount:
     failures: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class UserCount:
     """What one caller, or one profile, asked for. `name` is empty where nobody was named."""
 
@@ -95,7 +97,7 @@ class UserCount:
     calls: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CalibrationPoint:
     """Selections of which about the same was claimed, and the share of them that was right."""
 
@@ -104,7 +106,7 @@ class CalibrationPoint:
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Figures:
     """The whole answer."""
 

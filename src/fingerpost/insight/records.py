@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from fingerpost.frozen import frozen
 from fingerpost.records import Packet
 from fingerpost.store.journal import Recorded
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PacketLine:
     """One request, or one bare call (of an MCP client), in one line. Grows while it is on its way."""
 
@@ -44,7 +44,7 @@ class PacketLine:
     children: tuple[str, ...] = ()  # the requests made on its behalf, in order
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PacketQuery:
     """Which packets are wanted. Empty parts set no bound; `before` goes on from an older line's `seq`."""
 
@@ -59,7 +59,7 @@ class PacketQuery:
     mode: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PacketPage:
     """Newest first. `next` is the `before` of the page behind this one; None: there is none."""
 
@@ -67,7 +67,7 @@ class PacketPage:
     next: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PacketDetail:
     """Everything that happened to one packet."""
 

@@ -7,15 +7,16 @@ text, and whoever asked for JSON checks what came (`structured`).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject, Message
 
 OnText: TypeAlias = Callable[[str], None]  # takes the answer piece by piece, as it is written
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ResponseSchema:
     """The shape a reply is asked to have. Servers may ignore it without a word."""
 
@@ -23,7 +24,7 @@ class ResponseSchema:
     schema: JsonObject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModelRequest:
     """What a model is asked. None leaves the choice to the server."""
 
@@ -38,7 +39,7 @@ class ModelRequest:
     model: str | None = None  # who answers instead of the model that is asked, at the same address
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModelUsage:
     """The tokens a reply cost, as the server counted them."""
 
@@ -50,7 +51,7 @@ class ModelUsage:
         return self.prompt_tokens + self.completion_tokens
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModelReply:
     """What a model answered."""
 

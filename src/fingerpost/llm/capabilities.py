@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Final
 
 from fingerpost.errors import ModelError, ModelRefused
+from fingerpost.frozen import frozen
 from fingerpost.llm.base import ChatModel, ModelReply, ModelRequest, ResponseSchema
 from fingerpost.llm.fields import mapping, parsed
 from fingerpost.llm.structured import structured
@@ -44,7 +45,7 @@ _TOOL: Final[JsonObject] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Capabilities:
     """Whether a server keeps to a schema, and whether its model calls tools. None: not known."""
 

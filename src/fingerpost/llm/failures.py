@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from fingerpost.errors import ModelError, ModelRefused, ModelTimeout, ModelUnavailable
+from fingerpost.frozen import frozen
 from fingerpost.llm.fields import entries, mapping
 from fingerpost.redaction import scrub
 
@@ -42,7 +42,7 @@ _HINTS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Setback:
     """A failed try: the error it is, and what could be done about it."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, Protocol, runtime_checkable
 
+from fingerpost.frozen import frozen
 from fingerpost.llm.base import ChatModel, Closable, ModelUsage
 from fingerpost.llm.openai_chat import OpenAIChat
 from fingerpost.settings import ModelSettings
@@ -20,7 +20,7 @@ class _Configured(Protocol):
     def settings(self) -> ModelSettings: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Member:
     """One model. `ours`: made here, to be closed here."""
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
+from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, ToolCall, check_json
 from fingerpost.redaction import scrub
 
@@ -19,7 +19,7 @@ MAX_ARGUMENT_CHARACTERS = 4_000_000
 SHOWN = 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Unreadable:
     """A call that could not be read: which, and what was wrong with it."""
 

@@ -7,9 +7,10 @@ worked out from the cards beforehand, so that a query costs little.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
+from fingerpost.frozen import frozen
 from fingerpost.records import Signals, ToolCard
 
 if TYPE_CHECKING:  # loading numpy takes a tenth of a second, which only narrowing should pay
@@ -19,7 +20,7 @@ if TYPE_CHECKING:  # loading numpy takes a tenth of a second, which only narrowi
     Scores = NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Query:
     """A request as scorers see it."""
 

@@ -8,13 +8,13 @@ several servers, what a person wrote about priority, order and conflicts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fingerpost.catalog import Snapshot
+from fingerpost.frozen import frozen
 from fingerpost.records import LatencyTier, Source, ToolCard
 
 Rows = NDArray[np.intp]
@@ -29,7 +29,7 @@ _SLOWNESS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Columns:
     """The tools of one snapshot, by row."""
 

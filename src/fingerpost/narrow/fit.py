@@ -17,13 +17,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Final
 
 import numpy as np
 
+from fingerpost.frozen import frozen
 from fingerpost.narrow.columns import Rows
 from fingerpost.narrow.fusion import Evidence
 
@@ -31,7 +31,7 @@ FEATURES: Final = ("meaning", "words", "tools")
 _FURTHEST: Final = 30.0  # log odds; beyond, a probability is 0 or 1 in print
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Model:
     """A logistic model over the figures it names."""
 
@@ -43,7 +43,7 @@ class Model:
         return 1 / (1 + math.exp(-max(-_FURTHEST, min(_FURTHEST, odds))))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class FitModels:
     """The model for when meaning is known, and the one for words alone."""
 

@@ -12,12 +12,12 @@ none is fitted to one of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fingerpost.frozen import frozen
 from fingerpost.narrow.columns import Columns, Rows, Scores
 from fingerpost.narrow.shares import Share
 from fingerpost.records import Signals
@@ -38,7 +38,7 @@ _USUAL_SLOPE: Final = 0.9
 _LEAST_ROWS: Final = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Evidence:
     """What the text of each tool says about one need, by row."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
+from fingerpost.frozen import frozen
 from fingerpost.narrow.columns import Columns, Rows
 from fingerpost.narrow.offer import Place, offer
 from fingerpost.narrow.producers import Production, producer
@@ -22,7 +23,7 @@ _WANTING: Final = 2  # how many of the offered tools may call for one that finds
 _BEHIND: Final = 0.001
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Listing:
     """Everything a shortlist is made from."""
 

@@ -9,9 +9,9 @@ and one of several servers' copies of the same tool is enough for a need.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from fingerpost.frozen import frozen
 from fingerpost.narrow.columns import Columns
 from fingerpost.narrow.turns import Pick
 
@@ -22,7 +22,7 @@ NEAR_THE_REST: Final = 0.6
 _ENOUGH_TO_COMPARE: Final = 8  # candidates; with fewer there is no "rest"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Place:
     """A pick, and why it is not offered (empty: it is)."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fingerpost.frozen import frozen
 from fingerpost.narrow.base import Query
 from fingerpost.narrow.columns import Scores
 from fingerpost.narrow.dense import DenseScorer
@@ -70,7 +70,7 @@ class Meaning(Words, Protocol):
     def close(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Parts:
     """Everything a `Narrower` works with."""
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.catalog.words import singular, word_set, words
+from fingerpost.frozen import frozen
 from fingerpost.narrow.columns import Columns, Scores
 from fingerpost.records import Effect, EntityKind, Json, Signals, ToolCard
 
@@ -27,7 +27,7 @@ _GIVEN: Final = frozenset({EntityKind.ID, EntityKind.QUOTED})
 _SHORT_NUMBER: Final = re.compile(r"(?<![\w.])#?\d{2,}(?![\w.])")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Production:
     """A tool that finds `argument` for the tool `wanted_by`."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from fingerpost.frozen import frozen
 from fingerpost.records import HiddenTool, Message, ServerChoice
 from fingerpost.records.json import as_valid_text
 
@@ -16,7 +17,7 @@ LAST_CHARACTERS: Final = 1000
 _CUT: Final = "\n…\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class NarrowRequest:
     """One request to narrow the catalog for.
 

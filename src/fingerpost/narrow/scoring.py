@@ -8,12 +8,12 @@ calendar" alone has forgotten what "it" is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from fingerpost.errors import FingerpostError
+from fingerpost.frozen import frozen
 from fingerpost.narrow.adjustments import adjustments, hierarchy, learned, unwell
 from fingerpost.narrow.base import Query
 from fingerpost.narrow.columns import Columns, Rows, Scores
@@ -31,7 +31,7 @@ from fingerpost.settings.model import FlagSettings
 OWN_PART: Final = 0.3  # of a need's own words beside the whole request's
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Scored:
     """The tools by row: for the request as a whole, and for each need."""
 
@@ -42,7 +42,7 @@ class Scored:
     by_need: tuple[Scores, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Scoring:
     """Weighs tools with the given parts."""
 

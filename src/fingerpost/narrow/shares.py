@@ -7,15 +7,16 @@ always adds up to the score it explains.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from fingerpost.frozen import frozen
 from fingerpost.narrow.columns import Scores
 from fingerpost.records import Part
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Share:
     """What one signal adds to or takes from every tool, and why."""
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from fingerpost.frozen import frozen
 from fingerpost.records import Json, ToolCard
 from fingerpost.records.json import as_valid_text
 
@@ -58,7 +58,7 @@ def split_name(name: str) -> str:
     return " ".join(map(str.lower, _NAME_WORD.findall(clean(name, LONGEST_NAME))))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ParameterText:
     """One parameter: its name as words, what its description begins with, and the values it may take."""
 
@@ -72,7 +72,7 @@ class ParameterText:
         return f"{self.name} {self.about[:SHORT_PARAMETER].rpartition(' ')[0]}".rstrip()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolText:
     """What there is to read about one tool."""
 

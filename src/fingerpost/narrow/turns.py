@@ -10,18 +10,18 @@ among those offered while there is a place.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from fingerpost.frozen import frozen
 from fingerpost.narrow.columns import Rows, Scores
 
 # What a tool of a need loses for each tool of that need taken before it.
 TURN: Final = 0.07
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Pick:
     """A tool, the need it serves, and its score when it was taken."""
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Final, Literal
 
+from fingerpost.frozen import frozen
 from fingerpost.records.tools import Effect
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Scope:
     """What somebody may use at all. An empty part sets no bound; rules of the policy apply inside it."""
 
@@ -34,7 +35,7 @@ class Right(StrEnum):
 EVERY_RIGHT: Final = tuple(Right)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Principal:
     """Somebody we know: by a key, by a signed token, or because they sit at this machine."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from fingerpost.frozen import frozen
 from fingerpost.records.json import JsonObject
 from fingerpost.records.tools import Effect
 
@@ -20,7 +20,7 @@ class Decision(StrEnum):
     EXPIRED = "expired"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Approval:
     """A person's word on one waiting call."""
 
@@ -32,7 +32,7 @@ class Approval:
     for_conversation: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Pending:
     """A call that waits for a person: a value, so that it survives a restart."""
 
@@ -78,7 +78,7 @@ class Pending:
         return Approval(pending_id=self.pending_id, decision=Decision.REJECTED, by=by, reason=reason)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Grant:
     """Permission: for one exact call, or for one operation within a conversation."""
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 
+from fingerpost.frozen import frozen
 from fingerpost.records.access import Scope
 from fingerpost.records.json import Json, JsonObject
-from fingerpost.records.quick import quick
 from fingerpost.records.tools import Effect
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolCall:
     """What a model or a person wrote: a name and arguments, neither checked yet."""
 
@@ -22,8 +21,7 @@ class ToolCall:
     reference: str | None = None  # the writer's own id for it, echoed back
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CallContext:
     """Who calls, in which conversation, and what is left of their patience and context window."""
 
@@ -53,7 +51,7 @@ class RepairKind(StrEnum):
     REMOVED = "removed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Repair:
     """One change made to the arguments, with what was there before."""
 
@@ -88,7 +86,7 @@ class ParameterFault(StrEnum):
     BAD_VALUE = "bad_value"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ParameterError:
     """One argument that could not be put right."""
 
@@ -97,8 +95,7 @@ class ParameterError:
     message: str  # names the parameter and what was expected
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Call:
     """A call whose tool exists and whose arguments fit its schema."""
 
@@ -122,8 +119,7 @@ class Verdict(StrEnum):
     DENY = "deny"
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Ruling:
     """A verdict with its reason and the rule it comes from."""
 
@@ -132,8 +128,7 @@ class Ruling:
     rule: str  # "rule 3 in fingerpost.toml", "default for read"
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Permit:
     """Leave to run one exact call. Only the policy and a grant give one; nothing runs without."""
 
@@ -141,8 +136,7 @@ class Permit:
     given_by: str  # "policy: …" or "grant gnt_… by dana"
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Attempt:
     """One try of one tool."""
 
@@ -156,8 +150,7 @@ class Attempt:
     cached: bool = False
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Execution:
     """What running a permitted call came to: every attempt, and the raw result of the last good one."""
 
@@ -171,8 +164,7 @@ class Execution:
     data: Json = None  # and what it sent with it
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Digest:
     """A result cut to what fits, with an honest note of what was cut and a handle to the rest."""
 
@@ -189,8 +181,7 @@ class Digest:
         return bool(self.dropped)
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Outcome:
     """The one shape in which a call comes back, whatever happened."""
 

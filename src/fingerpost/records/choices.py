@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
+from fingerpost.frozen import frozen
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@frozen
 class Choice:
     """One tool that was used for a request, and whether that was the right thing to do."""
 
@@ -18,7 +19,7 @@ class Choice:
     caller: str | None = None  # who asked, where that is known
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Following:
     """How often `then` was the next tool that worked after `tool`, in the same conversation."""
 

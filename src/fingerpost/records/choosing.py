@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from fingerpost.frozen import frozen
 from fingerpost.records.json import JsonObject
 from fingerpost.records.packet import Selection
 
@@ -40,7 +40,7 @@ class GateVerdict(StrEnum):
     DECLINE = "decline"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Chosen:
     """What the selecting model said, as far as it could be understood and is true of the tools offered."""
 
@@ -51,7 +51,7 @@ class Chosen:
     problem: str = ""  # why nothing usable came; empty when the model plainly wants no tool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Confidence:
     """How sure we are of a selection, and where each part of that comes from."""
 
@@ -65,7 +65,7 @@ class Confidence:
     raw: float = 0.0  # the score before it was fitted: what a `ConfidenceSample` keeps
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ConfidenceSample:
     """One selection that was made, the raw score it had, and whether it turned out right."""
 
@@ -74,7 +74,7 @@ class ConfidenceSample:
     tool: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MissingArgument:
     """A value only the person can give."""
 
@@ -83,7 +83,7 @@ class MissingArgument:
     options: tuple[str, ...] = ()  # where only these will do
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AskingCall:
     """A call whose tool wants to know something first: it goes on with what the person says."""
 
@@ -95,7 +95,7 @@ class AskingCall:
     conversation: str | None = None  # the call was made in
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Question:
     """What a person is asked before the journey can go on."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+
+from fingerpost.frozen import frozen
 
 
 class FeedbackVerdict(StrEnum):
@@ -14,7 +15,7 @@ class FeedbackVerdict(StrEnum):
     BAD = "bad"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Feedback:
     """One person's word about one request. `should_have` is the tool that would have been right."""
 
@@ -38,7 +39,7 @@ class Feedback:
         return None if self.verdict is FeedbackVerdict.GOOD else self.tool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Threshold:
     """A setting that follows measured results: what it is now, what it was set to, and why it moved."""
 
@@ -50,7 +51,7 @@ class Threshold:
     samples: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LearnedCorrection:
     """What people said of one tool beside another, over all requests."""
 
@@ -62,7 +63,7 @@ class LearnedCorrection:
     requests: tuple[str, ...] = ()  # the latest; only those whose words may be seen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LearnedUse:
     """How often a tool worked and failed for the requests that are remembered."""
 
@@ -71,7 +72,7 @@ class LearnedUse:
     failed: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Preference:
     """A tool one person is used to, and what others of its category they use less."""
 
@@ -82,7 +83,7 @@ class Preference:
     over: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LearningCheck:
     """What the last comparison on one's own requests said of learning from feedback."""
 
@@ -92,7 +93,7 @@ class LearningCheck:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Learned:
     """Everything that was learned, as one person may see it."""
 

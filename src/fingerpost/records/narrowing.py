@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
+
+from fingerpost.frozen import frozen
 
 
 class NeedVerdict(StrEnum):
@@ -14,7 +16,7 @@ class NeedVerdict(StrEnum):
     UNCLEAR = "unclear"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Need:
     """Whether the request needs a tool at all. The score is the probability that it does."""
 
@@ -23,7 +25,7 @@ class Need:
     reasons: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class IntentMatch:
     """One of the twelve categories a request seems to be about, and the words that say so."""
 
@@ -45,7 +47,7 @@ class EntityKind(StrEnum):
     QUOTED = "quoted"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Entity:
     """One such thing, as it stands in the request."""
 
@@ -53,7 +55,7 @@ class Entity:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Mention:
     """A tool (by key) or a server the request names outright, and the words that name it."""
 
@@ -62,7 +64,7 @@ class Mention:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Signals:
     """What can be read off a request without knowing the tools' texts."""
 
@@ -74,7 +76,7 @@ class Signals:
     entities: tuple[Entity, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Part:
     """One signal's share of a candidate's score: `points` is what it added or took."""
 
@@ -83,7 +85,7 @@ class Part:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Candidate:
     """One tool that was considered, and why it stands where it stands."""
 
@@ -95,7 +97,7 @@ class Candidate:
     lost: str = ""  # why it is not offered
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class HiddenTool:
     """A tool that may not be found by this caller, and the rule that says so."""
 
@@ -104,7 +106,7 @@ class HiddenTool:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ServerChoice:
     """Which servers a conversation works with, and who decided."""
 
@@ -115,7 +117,7 @@ class ServerChoice:
     milliseconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Shortlist:
     """The few ranked tools, with scores, and how many were considered."""
 
@@ -133,7 +135,7 @@ class Shortlist:
         return tuple(candidate for candidate in self.candidates if candidate.offered)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Narrowing:
     """Everything narrowing concluded about one request."""
 

@@ -7,11 +7,12 @@ cognition packet: header, intent, context, content, reasoning, status, tool_rout
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from fingerpost.frozen import frozen
 from fingerpost.records.ids import new_id, utc_now
 from fingerpost.records.json import Json, JsonObject, as_valid_text, check_json
 
@@ -82,7 +83,7 @@ _NEXT: Final[dict[ExecutionStatus, frozenset[ExecutionStatus]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Header:
     """Who asked, when, in which conversation."""
 
@@ -93,7 +94,7 @@ class Header:
     parent_id: str | None = None  # of the packet that had this one made: a subagent's
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Intent:
     """What the request is about, as far as it is known. `tool_routing` is one such name."""
 
@@ -102,7 +103,7 @@ class Intent:
     reasons: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Message:
     """One message of the conversation so far, or of what a model is told."""
 
@@ -113,7 +114,7 @@ class Message:
     parts: tuple[JsonObject, ...] = ()  # the content where it is more than text, in the OpenAI format
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Context:
     """What the stages may use: the tools offered (by key), the conversation, and how it is to be done."""
 
@@ -128,7 +129,7 @@ class Context:
         return len(self.history)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DataField:
     """A named value that belongs to the request, such as `tool_result`."""
 
@@ -142,7 +143,7 @@ class DataField:
             raise ValueError(message)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Content:
     """The person's own words, unchanged, and the data that came with or after them."""
 
@@ -150,7 +151,7 @@ class Content:
     data_fields: tuple[DataField, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Reflection:
     """One line of the reflection log: which stage concluded what."""
 
@@ -160,7 +161,7 @@ class Reflection:
     confidence: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SketchpadEntry:
     """A named note for the next model call, such as `latest_tool_result`."""
 
@@ -168,7 +169,7 @@ class SketchpadEntry:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Reasoning:
     """What the stages noted on the way."""
 
@@ -176,7 +177,7 @@ class Reasoning:
     sketchpad: tuple[SketchpadEntry, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Status:
     """Where the packet is, and what comes next."""
 
@@ -184,7 +185,7 @@ class Status:
     next_task: SystemTask | None = SystemTask.INTENT_DETECTION
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Selection:
     """One tool with the arguments a model wrote for it, and how sure the model claims to be."""
 
@@ -194,7 +195,7 @@ class Selection:
     confidence: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Review:
     """The second opinion on a selection."""
 
@@ -204,7 +205,7 @@ class Review:
     failed: bool = False  # nobody gave an opinion: that speaks neither for the selection nor against it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolResult:
     """What came back from the tool, or why nothing did."""
 
@@ -214,7 +215,7 @@ class ToolResult:
     milliseconds: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Step:
     """One call this packet made, as the model is told about it: what was asked, what came back."""
 
@@ -228,7 +229,7 @@ class Step:
     directive: JsonObject | None = None  # what the client is told to do, where the tool gives directives
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolRouting:
     """The tool decision, from "is one needed" to its result."""
 
@@ -253,7 +254,7 @@ class ToolRouting:
         return max(0, self.max_reinjections - self.reinjection_count)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Packet:
     """One request entering the router, with an id that survives every stage."""
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
+from fingerpost.frozen import frozen
 from fingerpost.records.json import Json, JsonObject
 
 Transport = Literal["stdio", "http", "sse", "in_process"]
 Era = Literal["auto", "2025-11-25", "2026-07-28"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OAuthSpec:
     """How to sign in to a server that asks for it."""
 
@@ -24,7 +25,7 @@ class OAuthSpec:
     redirect_port: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ServerSpec:
     """One configured server. Values that may be secret stay out of its printed form."""
 
@@ -58,7 +59,7 @@ class ServerState(StrEnum):
     DISABLED = "disabled"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ServerStatus:
     """How one server is doing, at one moment."""
 
@@ -78,7 +79,7 @@ class ServerStatus:
     stderr_tail: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DroppedTool:
     """A tool the server listed and we could not take, or a person switched off, with the reason."""
 
@@ -88,7 +89,7 @@ class DroppedTool:
     switched_off: bool = False  # by a person: nothing is wrong
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Listing:
     """All tools one server offers: definitions exactly as it sent them, in its order."""
 
@@ -100,7 +101,7 @@ class Listing:
     truncated: str | None = None  # why the list was cut, when it was
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Materials:
     """What one server offers besides tools: definitions exactly as it sent them, in its order."""
 

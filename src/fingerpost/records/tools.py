@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import Generic, TypeVar
 
+from fingerpost.frozen import frozen
 from fingerpost.records.json import Json, JsonObject
-from fingerpost.records.quick import quick
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class Source(StrEnum):
     WRITTEN = "written"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Known(Generic[T]):
     """A value together with where it comes from, so that every figure can be explained."""
 
@@ -58,7 +58,7 @@ class LatencyTier(StrEnum):
         return cls.SLOW if milliseconds < 120_000 else cls.VERY_SLOW
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LatencyProfile:
     """How long the tool takes, in milliseconds, and when to show that it is at work."""
 
@@ -71,7 +71,7 @@ class LatencyProfile:
         return LatencyTier.of(self.typical.value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ResponseProfile:
     """How much the tool answers, in tokens, and in what shape."""
 
@@ -81,7 +81,7 @@ class ResponseProfile:
     needs_summary: Known[bool]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class IntentSignals:
     """Words in a request that speak for the tool."""
 
@@ -90,7 +90,7 @@ class IntentSignals:
     exclusive_intent: Known[str | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ParameterHints:
     """What a model needs to know to fill the arguments in."""
 
@@ -99,7 +99,7 @@ class ParameterHints:
     examples: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Intelligence:
     """Everything known about a tool beyond its definition."""
 
@@ -113,7 +113,7 @@ class Intelligence:
     parameters: ParameterHints
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Instructions:
     """When to use a tool and when not, in a person's words. Empty fields are written by Fingerpost."""
 
@@ -123,7 +123,7 @@ class Instructions:
     examples: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolCard:
     """One tool: its identity, its definition unmodified, and what we know about it."""
 
@@ -150,7 +150,7 @@ class ToolCard:
         return frozenset((self.effect.value, *self.operations.values()))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Pin:
     """The definition of a tool a person trusts: the first one seen, or one accepted since."""
 
@@ -161,7 +161,7 @@ class Pin:
     accepted_by: str | None = None  # None: seen first, accepted by nobody in particular
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Quarantined:
     """A tool whose definition changed since it was pinned: not listed, not callable."""
 
@@ -169,8 +169,7 @@ class Quarantined:
     pin: Pin
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class UsageSample:
     """One finished call, as the statistics see it."""
 
@@ -181,7 +180,7 @@ class UsageSample:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class UsageProfile:
     """What past calls of one tool teach."""
 

@@ -11,13 +11,14 @@ it) may be done from any thread at any time; a request that has begun ends as it
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Literal, Unpack, cast, get_args
 
 import anyio
 
 from fingerpost.errors import CallError, ConfigError
+from fingerpost.frozen import frozen
 from fingerpost.records import Message, RouteOutcome, new_id
 from fingerpost.router.switches import MOST_TURNS
 from fingerpost.router.tally import AgentStats, Tally
@@ -33,7 +34,7 @@ AgentMode = Literal["simple", "react"]
 MOST_MESSAGES: Final = 1000  # kept of a conversation; what a model is shown of it is another matter
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Thresholds:
     """Above how many tools and servers smart routing switches itself on."""
 
@@ -41,7 +42,7 @@ class Thresholds:
     max_servers: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AgentStatus:
     """An agent at one moment."""
 
@@ -57,7 +58,7 @@ class AgentStatus:
     chooses_servers: bool  # whether smart routing is at work with the tools there are now
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Handed:
     """A request that goes on when the caller's own tools have been called."""
 
@@ -66,7 +67,7 @@ class _Handed:
     route: Route
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Talk:
     """What changes, as one value."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 
+from fingerpost.frozen import frozen
 from fingerpost.llm.base import ChatModel, Closable
 from fingerpost.settings import ModelsSettings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModelNames:
     """Who selects and who answers. Empty without any model."""
 

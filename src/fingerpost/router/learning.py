@@ -7,7 +7,6 @@ flags to say; that it was said does not depend on them.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from fingerpost.catalog import Snapshot
@@ -23,6 +22,7 @@ from fingerpost.events import (
     RouteBegan,
     ToolSelected,
 )
+from fingerpost.frozen import frozen
 from fingerpost.records import Feedback, FeedbackVerdict, Packet, Scope, utc_now
 from fingerpost.settings import Settings
 from fingerpost.store import Store
@@ -42,7 +42,7 @@ _NEAR: Final = 3
 Look = Callable[[str | None, str | None, tuple[Scope, ...]], Awaitable["View"]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Journey:
     """What the journal says of one request, as far as it matters here."""
 

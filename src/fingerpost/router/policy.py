@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from fingerpost.errors import ConfigError
+from fingerpost.frozen import frozen
 from fingerpost.records import Effect
 from fingerpost.settings import ProfileRule, ProfileSettings, ProgramRule
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Policy:
     """What is denied, asked about and allowed, in this order; all else stays as it is by default.
 

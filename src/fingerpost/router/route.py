@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from fingerpost.errors import FingerpostError
 from fingerpost.events import Event
+from fingerpost.frozen import frozen
 from fingerpost.records import (
     Json,
     JsonObject,
@@ -22,7 +22,7 @@ from fingerpost.records import (
 from fingerpost.records.codec import to_plain
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Route:
     """How it ended, or where it waits, and everything that led there.
 
@@ -104,7 +104,7 @@ class Route:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AnswerPiece:
     """A piece of the answer, as it is being written. Only in streams: journals keep the whole."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from threading import Lock
 from typing import Final
 
@@ -18,6 +17,7 @@ import anyio.to_thread
 from fingerpost.call.hiding import hidden_tools
 from fingerpost.call.scopes import bounded_by
 from fingerpost.catalog import Snapshot
+from fingerpost.frozen import frozen
 from fingerpost.records import HiddenTool, Scope
 from fingerpost.settings import RuleSettings
 
@@ -26,7 +26,7 @@ KEPT: Final = 100  # callers
 Who = tuple[str | None, str | None, tuple[Scope, ...]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class View:
     """The catalog as one caller may see it, and what is hidden from them."""
 

@@ -6,20 +6,21 @@ A request reads them when it begins, as one value, so it never sees half of a ch
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Lock
 from typing import Final
 
 from pydantic import ValidationError
 
 from fingerpost.errors import ConfigError
+from fingerpost.frozen import frozen
 from fingerpost.settings import ChooseSettings, Settings, SmartRoutingSettings
 
 MODES: Final = ("auto", "staged", "single", "simple", "react", "keyless")
 MOST_TURNS: Final = 100  # as `choose.max_turns` has it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Switched:
     """How everything is switched at one moment."""
 

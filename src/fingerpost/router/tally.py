@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from threading import Lock
 
 from fingerpost.events import CallFinished, Event, RequestNarrowed, SmartRoutingEnd
+from fingerpost.frozen import frozen
 from fingerpost.records import Narrowing, RouteOutcome
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AgentStats:
     """Over all requests of one agent since it was made. A share of nothing is 0."""
 

@@ -7,11 +7,11 @@ or the model at the other end. None of it is ours to read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol
 
+from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
-from fingerpost.records.quick import quick
 from fingerpost.servers.clock import Clock
 
 # Goes to servers in this process alone: the call under way, for which they may ask who makes it.
@@ -53,8 +53,7 @@ class CallerSide(Protocol):
         ...
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Passage:
     """What belongs to one request beyond its arguments, carried through untouched."""
 

@@ -7,11 +7,11 @@ whoever holds the connection waits for that and starts over.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 import anyio
 
+from fingerpost.frozen import frozen
 from fingerpost.servers.ring import Ring
 
 
@@ -23,7 +23,7 @@ class Pace(StrEnum):
     SLOW = "slow"  # a person has to do something first
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Setback:
     """Why there is no connection (any more)."""
 

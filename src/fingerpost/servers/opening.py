@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, cast
 
@@ -14,6 +13,7 @@ from mcp_types import ClientCapabilities
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from fingerpost.errors import ServerUnavailable
+from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, ServerSpec
 from fingerpost.servers.connection import Connection, Thin
 from fingerpost.servers.http import HttpStack
@@ -35,7 +35,7 @@ PROBE_SHARE = 0.3  # of the connect timeout: what a server that ignores the mode
 Outside = Callable[[str, JsonObject], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Surroundings:
     """What a connection needs besides its server's entry."""
 

@@ -11,15 +11,13 @@ import math
 import re
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final
 
-from fingerpost.records.quick import quick
+from fingerpost.frozen import frozen
 from fingerpost.servers.ring import LineSplitter, LineTooLong
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StreamEvent:
     """One event: its data, and what a client needs to pick the stream up again."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import cast
 
 import anyio
@@ -20,6 +19,7 @@ from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
 from fingerpost.errors import FingerpostError
 from fingerpost.events import EventSink, ToolDropped
+from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, Listing, ServerSpec, ServerState
 from fingerpost.servers.backoff import wait_before
 from fingerpost.servers.connection import Connection
@@ -43,7 +43,7 @@ DROPPED_EVENTS = 100  # of one listing; the status counts them all
 ANNOUNCED = ("tools", "prompts", "resources")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Shared:
     """What all servers of a pool share."""
 

@@ -9,8 +9,9 @@ they look like a slip of one we do know.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from fingerpost.frozen import frozen
 from fingerpost.settings.document import Document, items, table
 from fingerpost.settings.problems import KeyPath, Problem, dotted, nearest
 from fingerpost.settings.variables import Input
@@ -77,7 +78,7 @@ TRANSPORTS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Draft:
     """A server entry under our names, as written: variables not yet expanded, nothing checked."""
 
@@ -89,7 +90,7 @@ class Draft:
     inputs: Mapping[str, Input] = field(default_factory=dict[str, Input])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Entries:
     """One table of servers in a file."""
 

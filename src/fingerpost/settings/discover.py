@@ -7,10 +7,11 @@ arguments alone, so that any machine can be described in a test.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Literal
 
+from fingerpost.frozen import frozen
 from fingerpost.settings.client_files import Draft, draft_of, find_entries, read_drafts
 from fingerpost.settings.document import Document, read_document, table
 from fingerpost.settings.problems import Problem
@@ -18,7 +19,7 @@ from fingerpost.settings.secrets import remember_literals
 from fingerpost.settings.sources import is_file
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Place:
     """One file of a client. `base` is the folder the path starts in."""
 
@@ -58,7 +59,7 @@ PLACES = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Found:
     """One client file with servers in it, or one that cannot be read."""
 

@@ -10,10 +10,11 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import NoReturn, cast
 
+from fingerpost.frozen import frozen
 from fingerpost.settings.jsonc import Repeated, json_lines, plain_json
 from fingerpost.settings.problems import KeyPath, Origin, Problem
 from fingerpost.settings.toml_lines import toml_lines
@@ -25,7 +26,7 @@ MAX_DEPTH = 100
 _TOML_PLACE = re.compile(r" \(at (?:line (?P<line>\d+), column \d+|end of document)\)$")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Document:
     """The values of one file, and where each stands."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from fingerpost.frozen import frozen
 
 _LINE = re.compile(
     r"""
@@ -17,7 +18,7 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class BadLine:
     """A line that is not `NAME=value`. Its text may be a secret and is not kept."""
 

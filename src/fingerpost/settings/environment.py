@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, cast, get_origin
 
+from fingerpost.frozen import frozen
 from fingerpost.settings.fields import Leaf, leaves
 from fingerpost.settings.problems import Origin, Problem, nearest
 
@@ -27,7 +28,7 @@ _YES = frozenset({"true", "1", "yes", "on"})
 _NO = frozenset({"false", "0", "no", "off"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Alias:
     """A variable with a name of its own, and what its words mean here."""
 
@@ -57,7 +58,7 @@ ALIASES = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Given:
     """A single value somebody gave, and where."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from fingerpost.frozen import frozen
 from fingerpost.settings.model import Section, Settings
 
 # Tables whose names the person chooses; they are written in files, not in single variables.
@@ -17,7 +17,7 @@ LISTS_OF_TABLES = ("policy", "tools")
 OPEN_TABLES = frozenset({"plans", "profiles", "servers", *LISTS_OF_TABLES})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Leaf:
     """One setting that holds a single value."""
 

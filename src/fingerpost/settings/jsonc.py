@@ -11,6 +11,7 @@ import json
 import re
 from dataclasses import dataclass, field
 
+from fingerpost.frozen import frozen
 from fingerpost.settings.problems import KeyPath
 
 # Deeper than any setting; below it the line of the enclosing key is near enough.
@@ -44,7 +45,7 @@ def _is_comment(piece: str) -> bool:
     return piece.startswith("//") or (piece.startswith("/*") and len(piece) > len("/*"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Repeated:
     """A key that one object holds twice: the standard parser keeps the last and says nothing."""
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fingerpost.errors import ConfigError
+from fingerpost.frozen import frozen
 from fingerpost.records import ServerSpec
 from fingerpost.settings.client_files import Draft, find_entries, no_servers, read_drafts
 from fingerpost.settings.document import Document, read_document, table
@@ -31,7 +32,7 @@ from fingerpost.settings.validate import Whereabouts, validate
 PROJECT_FILES = (".mcp.json", "mcp.json")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Loaded:
     """The effective settings, where each came from, and the servers ready to connect."""
 

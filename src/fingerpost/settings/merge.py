@@ -7,10 +7,11 @@ where the file lies: that is made absolute, since the merged file lies elsewhere
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from fingerpost.frozen import frozen
 from fingerpost.redaction import MASK, names_secret, scrub
 from fingerpost.settings.client_files import Draft
 from fingerpost.settings.discover import Found
@@ -20,7 +21,7 @@ from fingerpost.settings.secrets import written_secrets
 from fingerpost.settings.variables import Input, Scope
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Candidate:
     """A server that may go into the merged file, and who has it."""
 
@@ -31,7 +32,7 @@ class Candidate:
     inputs: Mapping[str, Input] = field(default_factory=dict[str, Input])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Renamed:
     """Two different servers had one name; the later one got another."""
 
@@ -40,7 +41,7 @@ class Renamed:
     place: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Merged:
     """One table of servers, and how it came about."""
 

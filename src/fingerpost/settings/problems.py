@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Literal, TypeAlias
 
 from fingerpost.errors import ConfigError
+from fingerpost.frozen import frozen
 from fingerpost.redaction import MASK, names_secret, scrub
 
 KeyPath: TypeAlias = tuple[str | int, ...]
@@ -21,7 +22,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _SHOWN_LENGTH = 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Origin:
     """Where a value was written: a file and line, an environment variable, an argument, or nowhere."""
 
@@ -39,7 +40,7 @@ class Origin:
 DEFAULT = Origin()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Problem:
     """One thing that is wrong, where it is, and how to put it right.
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
+from fingerpost.frozen import frozen
 from fingerpost.settings.document import Document, read_document
 from fingerpost.settings.model import ProfileSettings
 from fingerpost.settings.problems import Origin, Problem, dotted
@@ -27,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 Mark = tuple[tuple[str, int, int, int], ...]  # name, time, size and inode of each file
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Reading:
     """What a folder holds: every good profile, where it is written, and what is wrong with the others."""
 
@@ -37,7 +38,7 @@ class Reading:
     broken: frozenset[str] = frozenset()  # names whose file is there, and wrong
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ProfileFiles:
     """A folder of profiles. It need not exist: then it holds none, until it does."""
 

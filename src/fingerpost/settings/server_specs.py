@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
 
+from fingerpost.frozen import frozen
 from fingerpost.records import OAuthSpec, ServerSpec, Transport
 from fingerpost.settings.client_files import Draft, as_text
 from fingerpost.settings.document import Document, read_text, table
@@ -29,7 +30,7 @@ _FOR_ADDRESSES = ("headers", "oauth")
 _MAY_HOLD_SECRETS = frozenset({"env", "headers", "url", "args", "oauth"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Server:
     """What became of one entry."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from fingerpost.frozen import frozen
 from fingerpost.redaction import MASK, names_secret, scrub
 from fingerpost.settings.document import items, table
 from fingerpost.settings.fields import LISTS_OF_TABLES, OPEN_TABLES
@@ -13,7 +13,7 @@ from fingerpost.settings.model import Settings
 from fingerpost.settings.problems import DEFAULT, KeyPath, Origin, dotted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Row:
     """One effective value, fit for any screen."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from platformdirs import user_config_path
 
+from fingerpost.frozen import frozen
 from fingerpost.settings.environment import CONFIG_FILE, Given
 from fingerpost.settings.fields import OPEN_TABLES
 from fingerpost.settings.problems import Origin, Problem
@@ -15,7 +16,7 @@ from fingerpost.settings.problems import Origin, Problem
 FILE_NAME = "fingerpost.toml"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Sources:
     """What was asked for, and the surroundings."""
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from fingerpost.frozen import frozen
 from fingerpost.records import check_json
 from fingerpost.settings.document import items, table
 from fingerpost.settings.environment import variable_of
@@ -28,7 +28,7 @@ S = TypeVar("S", bound=Section)
 _OF: Final[Mapping[type[Section], str]] = {ServerSettings: " of a server", ProfileSettings: " of a profile"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Whereabouts:
     """How to say where a path of the validated values is: its origin, and its full name."""
 

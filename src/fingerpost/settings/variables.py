@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fingerpost.frozen import frozen
 from fingerpost.settings.environment import INPUT_PREFIX
 
 # Defaults may hold variables with defaults; nobody means more levels than this.
@@ -23,7 +24,7 @@ _OTHER_SCHEME = re.compile(r"(?P<scheme>[a-z][A-Za-z]*):(?!-)")
 _EDITOR_FOLDERS = frozenset({".vscode", ".cursor", ".gemini", ".windsurf", ".zed", ".codex"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Input:
     """A value that VS Code would ask the person for."""
 
@@ -31,7 +32,7 @@ class Input:
     default: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Scope:
     """What variables may refer to."""
 
@@ -46,7 +47,7 @@ class Scope:
         return self.folder.parent if self.folder.name in _EDITOR_FOLDERS else self.folder
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Missing:
     """A variable that has no value, and how to give it one."""
 
@@ -54,7 +55,7 @@ class Missing:
     fix: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Taken:
     """A value that came out of the environment."""
 

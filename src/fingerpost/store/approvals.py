@@ -9,7 +9,7 @@ same. A call whose time has passed is expired, whether or not anybody looked.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -18,6 +18,7 @@ from pydantic_core import to_json as write_json
 from sqlalchemy import Connection, Row, Select, and_, not_, or_, select, update
 
 from fingerpost.errors import CallError
+from fingerpost.frozen import frozen
 from fingerpost.records import Decision, Grant, JsonObject, Pending, utc_now
 from fingerpost.records.codec import from_json, to_json
 from fingerpost.store.database import Database
@@ -27,7 +28,7 @@ from fingerpost.store.statements import insert_new
 from fingerpost.store.writer import Writer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Verdict:
     pending_id: str
     decision: Decision
@@ -38,7 +39,7 @@ class _Verdict:
     now: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Question:
     pending: Pending
     now: datetime

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, func, or_, select
 from sqlalchemy import Row as FoundRow
 
 from fingerpost.events import Event
+from fingerpost.frozen import frozen
 from fingerpost.store.anchor import Anchor
 from fingerpost.store.chain import Break, ChainCheck, Fact, Link, hash_of
 from fingerpost.store.columns import escape, from_microseconds, to_microseconds
@@ -23,7 +24,7 @@ _CHUNK = 2000
 _ROWS = Rows(audit, "seq", "event_id", "at", "kind", "packet_id", "payload", "prev_hash", "hash")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AuditEntry:
     """One row of the trail. `payload` is the event as JSON, `hash` its place in the chain."""
 
@@ -36,7 +37,7 @@ class AuditEntry:
     hash: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AuditQuery:
     """Which entries are wanted. Empty parts set no bound."""
 
@@ -51,7 +52,7 @@ class AuditQuery:
 EVERYTHING: Final = AuditQuery()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AuditReport:
     """What verifying found. `anchors` says how many remembered rows were compared: 0 proves less."""
 

@@ -22,12 +22,13 @@ from typing import Any
 from sqlalchemy import Connection
 
 from fingerpost.errors import StoreUnavailable
+from fingerpost.frozen import frozen
 
 # Writes many items of one kind, in order, and returns one result for each.
 Write = Callable[[Connection, Sequence[Any]], Sequence[Any]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(kw_only=False, eq=False)
 class Loss:
     """How jobs of one kind may be lost: `stand_in` makes the item that is written in their place."""
 

@@ -7,11 +7,11 @@ with the next value put in, just before it is decided what has to go.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, bindparam, delete, func, or_, select, tuple_, update
 
+from fingerpost.frozen import frozen
 from fingerpost.records import utc_now
 from fingerpost.store.database import Database
 from fingerpost.store.schema import cache
@@ -21,7 +21,7 @@ from fingerpost.store.writer import Writer
 Place = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CacheLimits:
     """How much the cache may hold, all spaces together."""
 
@@ -29,7 +29,7 @@ class CacheLimits:
     size: int = 64 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Put:
     place: Place
     value: bytes

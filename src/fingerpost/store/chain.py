@@ -10,19 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import orjson
 
-from fingerpost.records.quick import quick
+from fingerpost.frozen import frozen
 
 GENESIS = "0" * 64
 _ANY: frozenset[str] = frozenset()
 _TYPES = frozenset({str, int, type(None)})
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Fact:
     """What a link says: the event, as stored."""
 
@@ -34,7 +32,7 @@ class Fact:
     payload: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Link:
     """A fact in its place in the chain."""
 
@@ -68,7 +66,7 @@ def link(fact: Fact, prev_hash: str) -> Link:
     return Link(fact=fact, prev_hash=prev_hash, hash=hash_of(fact, prev_hash))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Break:
     """Where the chain fails first, and how."""
 

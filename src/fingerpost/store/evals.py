@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
 
 from sqlalchemy import Connection, insert, select
 
+from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, utc_now
 from fingerpost.store.database import Database
 from fingerpost.store.schema import evals
 from fingerpost.store.writer import Writer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class KeptEval:
     """One report as `fingerpost eval report --json` gives it, under a name."""
 

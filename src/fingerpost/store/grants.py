@@ -7,13 +7,14 @@ one-time grant is spent once, however many processes ask for it at the same time
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, case, or_, select, update
 from sqlalchemy.sql.dml import ReturningUpdate
 
+from fingerpost.frozen import frozen
 from fingerpost.records import Grant, utc_now
 from fingerpost.store.columns import Moment
 from fingerpost.store.database import Database
@@ -24,7 +25,7 @@ from fingerpost.store.writer import Writer
 _COLUMNS = tuple(item.name for item in fields(Grant))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Wish:
     """Names that are no columns: SQLAlchemy keeps those for the values of an UPDATE."""
 

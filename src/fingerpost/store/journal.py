@@ -8,7 +8,6 @@ something dangerous runs: it returns when they are.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +16,7 @@ from sqlalchemy import Connection, Select, func, select
 from sqlalchemy import Row as FoundRow
 
 from fingerpost.events import Event, EventsDropped, PacketReceived, UnknownEvent, decode, encode
+from fingerpost.frozen import frozen
 from fingerpost.records import Packet
 from fingerpost.store.audit import AuditTrail
 from fingerpost.store.backlog import Loss
@@ -30,7 +30,7 @@ PROMPT_START = 120
 _ROWS = Rows(journal, "event_id", "at", "kind", "packet_id", "payload", pass_over=True)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Recorded:
     """An event and its number in the journal. Numbers grow in the order of writing, with gaps."""
 
@@ -38,7 +38,7 @@ class Recorded:
     event: Event
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PacketSummary:
     """One packet in a list: how it began, and what happened to it last."""
 

@@ -12,13 +12,14 @@ import hmac
 import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, or_, select, update
 
 from fingerpost.errors import ConfigError
+from fingerpost.frozen import frozen
 from fingerpost.records import Right, Scope, new_id, utc_now
 from fingerpost.records.codec import from_json, to_json
 from fingerpost.store.backlog import Loss
@@ -35,7 +36,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _NO_KEY: Final = "0" * 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ApiKey:
     """What is known of a key; the key itself is not."""
 
@@ -55,7 +56,7 @@ class ApiKey:
         return self.revoked is None and (self.expires is None or now < self.expires)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Reach:
     """What a key opens, as it is kept."""
 

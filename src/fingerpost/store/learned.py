@@ -8,12 +8,12 @@ that nothing before it counts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, delete, func, select
 
+from fingerpost.frozen import frozen
 from fingerpost.records import Threshold
 from fingerpost.store.database import Database
 from fingerpost.store.schema import choices, feedback, learned_marks, thresholds
@@ -24,7 +24,7 @@ EVERYBODY: Final = ""
 LONGEST: Final = 500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Mark:
     """What is learned (`what`) of this person (or of everybody) counts from `at` on."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import platformdirs
@@ -15,13 +15,14 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from fingerpost.errors import ConfigError
+from fingerpost.frozen import frozen
 from fingerpost.redaction import scrub
 
 DATABASE_FILE = "fingerpost.db"
 _HINT = "Use sqlite:///path/to/file.db or postgresql://user@host/database."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Location:
     """One database. `label` names it in messages, without a password."""
 

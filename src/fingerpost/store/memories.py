@@ -7,12 +7,12 @@ without a name is somebody like any other: whoever sits at this machine.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, insert, or_, select
 
+from fingerpost.frozen import frozen
 from fingerpost.store.database import Database
 from fingerpost.store.schema import memories
 from fingerpost.store.writer import Writer
@@ -20,7 +20,7 @@ from fingerpost.store.writer import Writer
 AT_ONCE: Final = 500  # ids in one statement
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Owner:
     """Whose memories are meant: a person, and the conversation they are in (None: in none)."""
 
@@ -28,7 +28,7 @@ class Owner:
     conversation: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Memory:
     """One thing to remember. `conversation` None: it holds in every conversation of its person."""
 
@@ -39,7 +39,7 @@ class Memory:
     conversation: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Stamp:
     """Changes whenever an owner's memories do: one is never changed, and numbers are never given again."""
 

@@ -9,11 +9,11 @@ database at once both find it ready.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
 
 from fingerpost.errors import StoreTooNew
+from fingerpost.frozen import frozen
 from fingerpost.records import utc_now
 from fingerpost.store.columns import to_microseconds
 
@@ -119,7 +119,7 @@ _LEARNING = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Step:
     """One change of the schema. `number` counts from 1 without gaps."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from enum import StrEnum
 
 from sqlalchemy import Connection, delete, insert, select
 
+from fingerpost.frozen import frozen
 from fingerpost.store.database import Database
 from fingerpost.store.schema import shutters
 from fingerpost.store.writer import Writer
@@ -21,7 +22,7 @@ class Shut(StrEnum):
     SERVER = "server"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Shutter:
     """Who switched a tool (by its key) or a server (by its name) off, when and why."""
 

@@ -19,7 +19,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from threading import Thread, get_ident
 from typing import Any, TypeVar
@@ -30,6 +29,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from fingerpost.errors import StoreUnavailable
+from fingerpost.frozen import frozen
 from fingerpost.store.backlog import Backlog, Job, Loss
 from fingerpost.store.database import Database
 from fingerpost.store.faults import cause_of, explain, is_databases_trouble
@@ -46,7 +46,7 @@ _PAUSE_FIRST, _PAUSE_LONGEST = 0.1, 2.0
 _MARGIN = 20.0  # beyond the wait for a lock: the time a slow disk may need
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Statistics:
     """What the writer has done so far."""
 

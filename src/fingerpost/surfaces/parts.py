@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 
+from fingerpost.frozen import frozen
 from fingerpost.router import Router
 from fingerpost.settings import Loaded
 from fingerpost.surfaces.web.gate import Gate
@@ -14,7 +14,7 @@ from fingerpost.surfaces.web.port import Served
 from fingerpost.surfaces.web.rate import Rate
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class House:
     """What every surface is opened with."""
 

@@ -7,7 +7,7 @@ are named by keys that were really called, and only so many of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -28,6 +28,7 @@ from fingerpost.events import (
     SmartRoutingEnd,
     SyntaxStopped,
 )
+from fingerpost.frozen import frozen
 from fingerpost.telemetry.meters import OTHER, Durations, Labels, Names, Tallies
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ _REQUEST: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0,
 _MODEL: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class House:
     """What is so at this moment, and no event adds up to."""
 

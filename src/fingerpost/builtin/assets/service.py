@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, Literal, cast, get_args
 
 import anyio.to_thread
@@ -27,6 +26,7 @@ from fingerpost.builtin.assets.sound.wave import as_wav
 from fingerpost.builtin.assets.speaking import spoken
 from fingerpost.builtin.kit import ToolRefused
 from fingerpost.call.digest.assets import Asset, asset
+from fingerpost.frozen import frozen
 from fingerpost.records import Json
 from fingerpost.settings import SpecialistsSettings
 
@@ -57,7 +57,7 @@ _IN_WORDS: Final[Mapping[Kind, re.Pattern[str]]] = {  # the first that fits coun
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Order:
     """What a caller asks for."""
 

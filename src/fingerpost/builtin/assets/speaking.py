@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import struct
-from dataclasses import dataclass
 from typing import Final
 
 import anyio
@@ -13,12 +12,13 @@ import anyio.to_thread
 
 from fingerpost.builtin.assets.sniffing import form_of
 from fingerpost.builtin.kit import ToolRefused
+from fingerpost.frozen import frozen
 
 SECONDS: Final = 60.0
 _VOICE: Final = re.compile(r"^[A-Za-z0-9_+-]{1,40}$")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Synthesiser:
     """A program that takes text on its input and gives a WAV on its output."""
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.builtin.directives import shapes
+from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Kind:
     """One kind of directive. `target` says what it is about; "" where it is about the whole scene."""
 

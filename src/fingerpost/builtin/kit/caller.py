@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
+from fingerpost.frozen import frozen
 from fingerpost.records import CallContext, JsonObject
 
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
@@ -14,7 +14,7 @@ async def _to_nobody(done: float, total: float | None, message: str | None) -> N
     """Nobody wants to know how far it has come."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Caller:
     """One call, seen from the tool."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Link:
     """Something kept elsewhere: a picture, a model, a sound. Referred to, not pasted."""
 
@@ -18,7 +19,7 @@ class Link:
     size: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Reply:
     """A result: words for a model and a person, and the same as data where a program may want it."""
 
@@ -28,7 +29,7 @@ class Reply:
     failed: bool = field(default=False, kw_only=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Question:
     """What a person has to say before there is a result. The tool is then called once more, with the answer.
 

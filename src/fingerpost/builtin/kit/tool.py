@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeAlias
 
 from fingerpost.builtin.kit.caller import Caller
 from fingerpost.builtin.kit.reply import Question, Reply
+from fingerpost.frozen import frozen
 from fingerpost.records import Effect, Json, JsonObject
 from fingerpost.settings import ToolOverride
 
@@ -20,7 +21,7 @@ _HINTS: Final[Mapping[Effect, Mapping[str, bool]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OwnTool:
     """One tool. `effect` is the worst it can do, whatever is switched off: so its annotations say."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from fingerpost.builtin.kit import Caller
 from fingerpost.builtin.knowledge.synthesis import PERSONA
 from fingerpost.errors import FingerpostError
+from fingerpost.frozen import frozen
 from fingerpost.records import Mode, RouteOutcome
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ SECONDS: Final = 60.0
 _KEPT_BACK: Final = 0.9  # of the caller's time: the rest is for the answer without a model
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Written:
     """What a model wrote, or why it did not."""
 

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from threading import Condition, Event, Lock, Thread
 from typing import Final
@@ -25,6 +25,7 @@ from fingerpost.builtin.knowledge.pdf import PdfReader, pdf_passages
 from fingerpost.builtin.knowledge.plain import parse_plain
 from fingerpost.builtin.knowledge.records import Kind, Note, Parsed, Stamp
 from fingerpost.builtin.passages import Hit, Passage, PassageIndex
+from fingerpost.frozen import frozen
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ LEAST_SHARE: Final = 0.35  # of the best one's score: what is further behind was
 CONTEXTS: Final = "contexts"  # the folder of contexts
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Library:
     """All notes of one moment, by path, and the links between them."""
 
@@ -52,7 +53,7 @@ class Library:
         return tuple(note for note in self.notes.values() if note.problem)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Found:
     """What a search brought, and what it could not look into."""
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.builtin.passages import Passage
+from fingerpost.frozen import frozen
 
 TARGET: Final = 700  # characters, above which no further paragraph is added
 LARGEST: Final = 1400  # of one passage; code is kept whole up to this
 MOST_PASSAGES: Final = 5000  # of one note
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Block:
     """Lines that belong together: a paragraph, a list, a piece of code. Lines count from 1."""
 

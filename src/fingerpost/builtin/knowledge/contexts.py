@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.builtin.kit import ToolRefused
@@ -17,6 +16,7 @@ from fingerpost.builtin.knowledge.base import CONTEXTS, KnowledgeBase, Library
 from fingerpost.builtin.knowledge.records import Note
 from fingerpost.builtin.knowledge.showing import about, day_of, place_of
 from fingerpost.call.digest.tokens import clip, count_tokens
+from fingerpost.frozen import frozen
 
 OWN: Final = "kos"
 USUAL_TOKENS: Final = 3000
@@ -30,7 +30,7 @@ _SEARCH = re.compile(r"\s{0,8}[-*+]?\s{0,4}search:\s{0,4}(.{1,300})", re.IGNOREC
 _FIRST_PAGES: Final = ("index", "readme", "home", "start", "moc")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Piece:
     """Something that belongs into a context: where it is from, and its text."""
 

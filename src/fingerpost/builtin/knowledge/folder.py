@@ -12,12 +12,12 @@ import os
 import stat
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from fingerpost.builtin.kit import ToolRefused
 from fingerpost.builtin.knowledge.records import Kind, Stamp
+from fingerpost.frozen import frozen
 
 KINDS: Final[dict[str, Kind]] = {
     ".md": "markdown",
@@ -44,7 +44,7 @@ def kind_of(path: str) -> Kind | None:
     return KINDS.get(f".{ending.lower()}") if dot and stem else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Entry:
     """A file or folder, as a list shows it."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from fingerpost.builtin.knowledge.folder import walk_up
 from fingerpost.builtin.knowledge.records import Note
+from fingerpost.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Graph:
     """All links between the notes of one moment, in both directions, by path."""
 

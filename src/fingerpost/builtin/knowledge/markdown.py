@@ -13,6 +13,7 @@ from fingerpost.builtin.knowledge.blocks import MOST_PASSAGES, Block, pack, para
 from fingerpost.builtin.knowledge.front import normal_tags, read_front
 from fingerpost.builtin.knowledge.records import Heading, Parsed, Reference
 from fingerpost.builtin.passages import Passage
+from fingerpost.frozen import frozen
 
 LONGEST_LINE: Final = 4000  # of which links and tags are looked for
 LONGEST_HEADING: Final = 200
@@ -70,7 +71,7 @@ class _Found:
         self.tags += _TAG.findall(line)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class _Section:
     """What stands under one heading, up to the next one of any level."""
 

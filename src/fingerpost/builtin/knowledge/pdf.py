@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -16,13 +15,14 @@ import orjson
 
 from fingerpost.builtin.knowledge.blocks import MOST_PASSAGES, pack, paragraphs
 from fingerpost.builtin.passages import Passage
+from fingerpost.frozen import frozen
 
 SECONDS: Final = 60.0  # for one file
 _PASSED_ON: Final = ("PATH", "LD_LIBRARY_PATH")  # to find Python itself by; nothing else is its business
 _PROGRAM: Final = Path(__file__).with_name("pdf_program.py")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Document:
     """What could be read of a PDF. Pages may be there even where there is a problem."""
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from fingerpost.builtin.passages import Passage
+from fingerpost.frozen import frozen
 
 Kind: TypeAlias = Literal["markdown", "text", "pdf"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Stamp:
     """By which a changed file is known without reading it."""
 
@@ -19,7 +20,7 @@ class Stamp:
     inode: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Heading:
     """A heading of a note."""
 
@@ -28,7 +29,7 @@ class Heading:
     line: int  # from 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Reference:
     """A link as it is written: where it leads is found out when all notes are known."""
 
@@ -37,7 +38,7 @@ class Reference:
     by_name: bool  # `[[Name]]`, not a path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Front:
     """What the front matter of a note says; empty where it has none."""
 
@@ -49,7 +50,7 @@ class Front:
     lines: int = 0  # how many it takes, its fences included
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Parsed:
     """A note, taken apart."""
 
@@ -62,7 +63,7 @@ class Parsed:
     lines: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Note:
     """What is known of one file of the folder."""
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.builtin.knowledge.showing import cut, place_of
 from fingerpost.builtin.passages import Hit, Passage, PassageIndex
+from fingerpost.frozen import frozen
 
 MOST_SOURCES: Final = 12
 LONGEST_SOURCE: Final = 1200
@@ -40,7 +40,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?…])\s+(?=\S)")
 _MARKS = re.compile(r"^(?:```.*|~~~.*)$|^(?:[-*+>]|\d{1,3}[.)]|#{1,6})\s+|\*\*|__|`")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Checked:
     """What is left of a model's answer: sentences that name a source there is."""
 
@@ -98,7 +98,7 @@ def _written(numbers: Sequence[int]) -> str:
     return f"[{', '.join(map(str, numbers))}]" if numbers else ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class _Sentence:
     number: int  # of its source, from 1
     order: int

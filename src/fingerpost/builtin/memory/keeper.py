@@ -15,6 +15,7 @@ from fingerpost.builtin.kit import Caller, ToolRefused
 from fingerpost.builtin.memory.secrets import secret_in
 from fingerpost.builtin.passages import Passage, PassageIndex
 from fingerpost.builtin.premises import Premises
+from fingerpost.frozen import frozen
 from fingerpost.narrow.lexical.words import terms_of
 from fingerpost.records import new_id, utc_now
 from fingerpost.store import Memories, Memory, Owner, Store
@@ -24,7 +25,7 @@ MOST_INDEXES: Final = 32  # of people who searched last
 LOCAL: Final = "local"  # what a surface calls whoever needs no key: the person without a name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Found:
     """A memory a search came upon; scores are comparable within one search."""
 

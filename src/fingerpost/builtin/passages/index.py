@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 
 from fingerpost.builtin.passages.meanings import Meanings, windows
 from fingerpost.builtin.passages.records import Hit, Passage
+from fingerpost.frozen import frozen
 from fingerpost.narrow.dense.encoder import TextEncoder, shared_encoder
 from fingerpost.narrow.fusion import blend
 from fingerpost.narrow.language import language_of
@@ -43,7 +43,7 @@ LEAST_MEANING: Final = 0.3
 DEAD_TERMS: Final = 50_000  # numbers of terms nobody uses any more, before they are given out anew
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class _Row:
     """A passage as it is compared."""
 
@@ -51,7 +51,7 @@ class _Row:
     bag: Bag
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class _Built:
     """All passages of one moment."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from fingerpost.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Passage:
     """A piece of a text that can be found."""
 
@@ -17,7 +17,7 @@ class Passage:
     page: int = 0  # where pages are counted instead; from 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Hit:
     """A passage that was found. Scores are comparable within one search."""
 

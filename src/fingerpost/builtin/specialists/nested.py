@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Unpack
 
 from fingerpost.builtin.kit import Caller
 from fingerpost.builtin.premises import Premises
+from fingerpost.frozen import frozen
 from fingerpost.records import RouteOutcome, Scope
 from fingerpost.router.wanted import Asking
 
@@ -18,7 +18,7 @@ _KEPT_BACK: Final = 0.95  # of the caller's time: the rest is for telling what c
 _SHOWN: Final = 300
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Share:
     """What one nested request may cost. Its parent's own limits hold as well."""
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from fingerpost.builtin.kit import ToolRefused
+from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Given:
     """Arguments that fit the schema; whether an operation has what it needs is asked here."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from fingerpost.frozen import frozen
 
 _HOW: Final = (
     "`[tool_routing] {name} = true` in fingerpost.toml, or FINGERPOST_TOOL_ROUTING__{upper}=true, "
@@ -11,7 +12,7 @@ _HOW: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Act:
     """Whether one call acts. `dry`: it changes nothing and shows what it would do; `why` says why."""
 
@@ -24,7 +25,7 @@ class Act:
         return f"Dry run, nothing was changed. {self.why}".strip()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Switches:
     """The two switches of `tool_routing`."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from fingerpost.builtin.workspace.files import reading, writing
 from fingerpost.builtin.workspace.files.operations import OPERATIONS, Desk, Operation
 from fingerpost.builtin.workspace.given import Given
 from fingerpost.builtin.workspace.search.grep import Wanted, grep_search
+from fingerpost.frozen import frozen
 from fingerpost.records import Effect, JsonObject
 
 FILES: Final = "file_operations"
@@ -29,7 +29,7 @@ RAISED: Final = "run_elevated"
 Act = Callable[[Given, Caller], Awaitable[Reply]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class _Doing:
     """An operation on commands."""
 

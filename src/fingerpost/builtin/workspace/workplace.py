@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Lock
 
 from fingerpost.builtin.workspace.ground import Ground
 from fingerpost.builtin.workspace.ground.walking import Walking
 from fingerpost.builtin.workspace.switches import Switches
+from fingerpost.frozen import frozen
 from fingerpost.settings import WorkspaceSettings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Workplace:
     """The folder, the settings and the switches. Whoever changes a file holds `writing`."""
 

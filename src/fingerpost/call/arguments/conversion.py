@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.call.arguments.parsing import parsed_list, parsed_object
 from fingerpost.call.arguments.scalars import NOTHING, read_as
 from fingerpost.call.arguments.shapes import Shape
 from fingerpost.call.arguments.values import is_list, is_object, is_of, written
+from fingerpost.frozen import frozen
 from fingerpost.records import Json, RepairKind
 
 _SEPARATORS: Final = (",", ";", "\n", "|")
@@ -24,7 +24,7 @@ _JSON_AS_TEXT = re.compile(
 _WITHOUT_MARKS: Final = frozenset({"integer", "number", "boolean"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Step:
     """One change on the way."""
 

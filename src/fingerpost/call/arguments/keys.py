@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.call.arguments.choices import allowed_slips
@@ -20,13 +19,14 @@ from fingerpost.call.arguments.shapes import Shape
 from fingerpost.call.arguments.synonyms import DISTINCT, EVIDENT, FILLERS, GENERIC, GROUPS, TURNING
 from fingerpost.call.arguments.values import is_list, is_object, same
 from fingerpost.catalog.slips import slips
+from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
 
 MOST_KEYS: Final = 64
 LONGEST_EVIDENCE: Final = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Asked:
     """One object as given, with what is still open."""
 
@@ -37,7 +37,7 @@ class Asked:
     fits: Callable[[str, str], bool]  # whether the key's value could be the parameter's
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Rename:
     """A key and the parameter it was meant for."""
 

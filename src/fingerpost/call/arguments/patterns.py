@@ -10,10 +10,11 @@ will check it itself.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 from typing import Final
+
+from fingerpost.frozen import frozen
 
 LONGEST_PATTERN: Final = 500
 LONGEST_TEXT: Final = 100_000
@@ -28,7 +29,7 @@ _TOKEN = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Pattern:
     """A compiled pattern and the longest text it is run on."""
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from fingerpost.frozen import frozen
 from fingerpost.records import Json, ParameterError, Repair
-from fingerpost.records.quick import quick
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Prepared:
     """Arguments that fit the tool's schema, or the reasons why they do not.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.call.arguments.values import written
+from fingerpost.frozen import frozen
 from fingerpost.records import Json
 
 LONGEST_NUMBER: Final = 60
@@ -23,7 +23,7 @@ _FALSE: Final = frozenset({"false", "no", "off", "0", "n", "f"})
 NOTHING: Final = frozenset({"", "null", "none", "undefined", "nil"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Reading:
     """A value read as another type, and why that is certain."""
 

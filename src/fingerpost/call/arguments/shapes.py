@@ -7,11 +7,12 @@ cannot be understood is a shape that accepts anything and is left alone.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from typing import Final
 
 from fingerpost.call.arguments.values import is_list, is_object
+from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
 
 MOST_HOPS: Final = 12
@@ -26,7 +27,7 @@ class Extras(Enum):
     FORBIDDEN = auto()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen(eq=False)
 class Shape:
     """One schema node."""
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote
 
 import anyio.to_thread
 
 from fingerpost.call.digest.results import Results
+from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, new_id
 
 SCHEME: Final = "fingerpost://results/"
@@ -37,7 +37,7 @@ FILE: Final = "application/octet-stream"
 LARGEST: Final = 16 * 1024 * 1024  # packed and as text it has to fit into what is kept of one result
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Asset:
     """Bytes of a kind, under a name a file can have."""
 
@@ -47,7 +47,7 @@ class Asset:
     about: str = ""  # in words, such as `a bar chart with 4 bars`
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Kept:
     """What was kept, and how to find it again."""
 

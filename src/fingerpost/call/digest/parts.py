@@ -11,13 +11,12 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, cast
 
 from fingerpost.call.digest.shapes import LEAST_ROWS, PARSED_UP_TO, parse
 from fingerpost.call.digest.tree import write
+from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
-from fingerpost.records.quick import quick
 
 MOST_REFERENCES: Final = 20
 LONGEST_SENTENCE: Final = 2_000
@@ -27,8 +26,7 @@ _LONGEST_LABEL: Final = 300
 _NOTHING: Final[JsonObject] = {}
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Part:
     """One block of a result, as text."""
 

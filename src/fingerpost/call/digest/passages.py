@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 from fingerpost.call.digest.relevance import scores
 from fingerpost.call.digest.tokens import clip, count_tokens, price, tokens_against
+from fingerpost.frozen import frozen
 
 WHOLE_UP_TO: Final = 300_000  # characters that are split and scored completely
 _MOST_LINES: Final = 8_000
@@ -34,7 +34,7 @@ _ALARM = re.compile(r"\b(?:error|fatal|critical|exception|traceback|panic|failed
 _ALARM_SCORE: Final = 0.5
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Piece:
     """A stretch of the text."""
 
@@ -42,7 +42,7 @@ class Piece:
     end: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Trimmed:
     """What is left of a part, and what was left out, in plain words."""
 
@@ -50,7 +50,7 @@ class Trimmed:
     dropped: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Manner:
     """How a kind of text is cut."""
 

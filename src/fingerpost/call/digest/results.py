@@ -13,13 +13,13 @@ import hashlib
 import json
 import math
 import zlib
-from dataclasses import dataclass
 from typing import Final
 
 import anyio.to_thread
 
 from fingerpost.call.digest.parts import block_bytes, blocks, load, read_parts
 from fingerpost.call.digest.tokens import count_tokens, reach
+from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject
 from fingerpost.store import Cache
 
@@ -32,7 +32,7 @@ _LEAST_PAGE: Final = 50
 _LETTERS: Final = 13  # 61 bits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Page:
     """One page of a full result."""
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final, cast
 
 from fingerpost.catalog.words import words
+from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject, ToolCard
 
 _MOST_KINDS: Final = 12
@@ -26,7 +26,7 @@ _LONGEST_TEXT: Final = 4_000_000
 _MOST_ENTRIES: Final = 20_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Summary:
     """What to say first, what to say as far as there is room, and what that leaves out."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import NoneType
 from typing import Final, cast
 
@@ -18,6 +18,7 @@ from fingerpost.call.digest.passages import trim_text
 from fingerpost.call.digest.relevance import scores
 from fingerpost.call.digest.tokens import count_tokens
 from fingerpost.catalog.words import word_set
+from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
 
 MARK: Final = "…"
@@ -30,7 +31,7 @@ _SCALARS: Final = (str, int, float, bool, NoneType)
 _FIRST_KEYS: Final = word_set("error errors message title name id url status total")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Measure:
     """How much of a value stays."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
 from typing import Generic, Self, TypeVar
@@ -20,6 +19,7 @@ from anyio.abc import TaskGroup
 
 from fingerpost.call.execution.door import Clock, Progress
 from fingerpost.errors import CallError, LimitReached
+from fingerpost.frozen import frozen
 from fingerpost.records import new_id
 from fingerpost.redaction import scrub
 from fingerpost.tasks import leave
@@ -40,7 +40,7 @@ class BackgroundState(StrEnum):
     FAILED = "failed"  # our own mistake: what a tool does wrong is a result like any other
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class BackgroundStatus:
     """How far a piece of work has come."""
 

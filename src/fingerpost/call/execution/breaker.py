@@ -19,12 +19,11 @@ Nothing here waits or reads a clock of its own.
 from __future__ import annotations
 
 from bisect import insort
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import takewhile
 
 from fingerpost.call.execution.door import Clock
-from fingerpost.records.quick import quick
+from fingerpost.frozen import frozen
 
 TRIALS = 2  # at once, while half-open
 
@@ -35,7 +34,7 @@ class BreakerState(StrEnum):
     HALF_OPEN = "half_open"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class BreakerStatus:
     """A breaker as a person sees it."""
 
@@ -46,7 +45,7 @@ class BreakerStatus:
     retry_in: float | None = None  # seconds until a trial, while open
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class BreakerLimits:
     """When it opens, for how long, and how many trials it takes at once."""
 
@@ -57,8 +56,7 @@ class BreakerLimits:
     trials: int = TRIALS
 
 
-@quick
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(kw_only=False, eq=False)
 class Ticket:
     """Leave to ask the server once, to be handed back with what came of it."""
 

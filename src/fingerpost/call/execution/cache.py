@@ -9,17 +9,17 @@ results are not kept: the next try may bring more.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
 
 from fingerpost.call.execution.door import Clock
 from fingerpost.call.execution.polling import is_changing
+from fingerpost.frozen import frozen
 from fingerpost.records import Call, CallContext, Effect, JsonObject
 
 MOST_BYTES = 64 * 1024 * 1024
 LARGEST_ENTRY = 8 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class _Kept:
     server: str
     result: JsonObject

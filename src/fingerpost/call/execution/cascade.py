@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 
 from fingerpost.call.execution.door import Alternatives
 from fingerpost.call.execution.emptiness import is_empty
 from fingerpost.call.execution.failure import Failure
+from fingerpost.frozen import frozen
 from fingerpost.records import Attempt, Call, Effect, ErrorKind, Execution, JsonObject
-from fingerpost.records.quick import quick
 
 logger = logging.getLogger("fingerpost.call")
 
@@ -34,8 +33,7 @@ _FALLS_BACK = frozenset(
 _STRENGTH = {Effect.READ: 0, Effect.WRITE: 1, Effect.DESTROY: 2}
 
 
-@quick
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Turn:
     """What one tool's turn came to."""
 

@@ -13,7 +13,7 @@ hold, since an answer means that the server was at work.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 from fingerpost.call.execution.dialogue import awaits_input
@@ -27,6 +27,7 @@ from fingerpost.errors import (
     ToolFailed,
     ToolTimeout,
 )
+from fingerpost.frozen import frozen
 from fingerpost.records import Call, Effect, ErrorKind, Json, JsonObject, as_valid_text
 from fingerpost.redaction import scrub
 from fingerpost.servers.failures import UNKNOWN_OUTCOME, SessionLost, SignInNeeded
@@ -37,7 +38,7 @@ LONGEST_DETAIL = 4000
 MAY_HAVE_TAKEN_EFFECT = "it may have taken effect: check before you repeat it"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Failure:
     """Why an attempt gave no result."""
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
 
 import orjson
 
+from fingerpost.frozen import frozen
 from fingerpost.records import ErrorKind, JsonObject
-from fingerpost.records.quick import quick
 
 
-@quick
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Imprint:
     """The hash and the size of a result."""
 

@@ -15,13 +15,12 @@ from fingerpost.call.execution.dialogue import Dialogue
 from fingerpost.call.execution.door import Progress
 from fingerpost.call.execution.failure import Failure
 from fingerpost.events import AttemptFinished, AttemptStarted, Event, FallbackTaken, Teller
+from fingerpost.frozen import frozen
 from fingerpost.records import Attempt, Call, CallContext, Effect, ErrorKind, Permit, utc_now
-from fingerpost.records.quick import quick
 from fingerpost.servers.caller import Passage
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Leg:
     """One tool's turn in a run: the call, the leave to make it, and the time it has."""
 

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import islice
 
 from fingerpost.call.execution.door import Clock
 from fingerpost.call.execution.polling import is_polling
+from fingerpost.frozen import frozen
 from fingerpost.records import Call, Effect
-from fingerpost.records.quick import quick
 
 READ_FACTOR = 2
 POLLING_FACTOR = 10
@@ -27,8 +26,7 @@ CONVERSATIONS = 1000
 PAUSE_SECONDS = 60.0
 
 
-@quick
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Step:
     """One call that was made, and what came of it."""
 

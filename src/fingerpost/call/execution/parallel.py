@@ -7,11 +7,11 @@ changes the same server happens in the order it was asked for.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import anyio
 
+from fingerpost.frozen import frozen
 from fingerpost.records import Effect
 
 T = TypeVar("T")
@@ -19,7 +19,7 @@ T = TypeVar("T")
 AT_ONCE = 16
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Job(Generic[T]):
     """Work on one server."""
 

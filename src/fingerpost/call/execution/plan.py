@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fingerpost.call.execution.door import (
     Alternatives,
     LatencyOf,
@@ -12,13 +10,12 @@ from fingerpost.call.execution.door import (
     no_alternatives,
     permit_none,
 )
+from fingerpost.frozen import frozen
 from fingerpost.records import Call, CallContext, LatencyProfile, Permit
-from fingerpost.records.quick import quick
 from fingerpost.servers.caller import Passage
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Plan:
     """A permitted call, whose it is, how long it may take, and what may stand in for it."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
@@ -17,6 +16,7 @@ from fingerpost.catalog.words import singular, words
 from fingerpost.choose.certain.asking import confirm_tool, which_tool
 from fingerpost.choose.certain.fill import Filled, fill
 from fingerpost.choose.certain.wishes import only_asks
+from fingerpost.frozen import frozen
 from fingerpost.records import (
     Candidate,
     Effect,
@@ -52,7 +52,7 @@ _FOLDERS: Final = frozenset({"directory", "folder", "dir"})
 _MEDIA: Final = frozenset({"media", "image", "audio", "video", "picture", "photo"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Option:
     """One offered tool and what the request says for its arguments."""
 
@@ -71,7 +71,7 @@ class Option:
         return self.filled.complete and bool(self.filled.arguments)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Certain:
     """The tool to take, or the question to ask; and why."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date
 from typing import Final
 
@@ -22,6 +22,7 @@ from fingerpost.choose.certain.slots import Slot, slots_of
 from fingerpost.choose.certain.tables.zones import ZONES
 from fingerpost.choose.certain.taking import Taken, Taking
 from fingerpost.choose.certain.values import Kind
+from fingerpost.frozen import frozen
 from fingerpost.records import Entity, Json, JsonObject, MissingArgument, Signals, ToolCard
 
 _OWN_ZONE = re.compile(r"[Uu]se '([A-Za-z_/+-]{3,50})' as local time ?zone")
@@ -37,7 +38,7 @@ _ABOUT_TIME: Final = word_set(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Filled:
     """The arguments that are certain, those a person must give, and why."""
 

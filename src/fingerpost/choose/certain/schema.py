@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject, ToolCard
 
 MOST_PARAMETERS: Final = 60
@@ -19,7 +20,7 @@ _MOST_STEPS: Final = 8  # through references and alternatives
 _NOTHING: Final[JsonObject] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Shape:
     """What one value has to look like."""
 
@@ -63,7 +64,7 @@ class Shape:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Parameter:
     """One parameter: its name, its shape, and whether it takes a list of such values."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from fingerpost.catalog.words import singular, word_set, words
 from fingerpost.choose.certain.schema import Parameter, parameters
 from fingerpost.choose.certain.values import Kind, Role
+from fingerpost.frozen import frozen
 from fingerpost.records import Effect, ToolCard
 from fingerpost.redaction import names_secret
 
@@ -66,7 +67,7 @@ _LISTED = re.compile(r"['‘“\"`]([A-Za-z][\w-]{1,30})['’”\"`]")
 _EXAMPLES = re.compile(r"\be\.?g\b|\bfor example\b|\bsuch as\b|\blike\b|\bi\.e\b", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Slot:
     """One parameter with what it would take."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from fingerpost.catalog.words import singular, word_set
 from fingerpost.choose.certain.values import Kind, Role, Value
+from fingerpost.frozen import frozen
 
 _WINDOW: Final = 100  # characters looked at on either side
 _QUOTES: Final = "\"'`“”‘’«»„"
@@ -59,7 +60,7 @@ _ADJECTIVES: Final = word_set(
 _BECOMES: Final = frozenset({Kind.LANGUAGE, Kind.CURRENCY})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Around:
     """The words before a stretch, the nearest first, and those behind it; none beyond the sentence."""
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 from fingerpost.choose.certain.slots import Slot
 from fingerpost.choose.certain.values import Value
+from fingerpost.frozen import frozen
 from fingerpost.records import Json
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Taken:
     """One argument, the stretches of the request it was made of, and why it is certain."""
 

@@ -6,8 +6,9 @@ Each reading is a value of its own; whoever uses one has used the stretch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
+
+from fingerpost.frozen import frozen
 
 
 class Kind(StrEnum):
@@ -41,7 +42,7 @@ class Role(Enum):
     TO = auto()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Value:
     """One reading of one stretch of the request."""
 

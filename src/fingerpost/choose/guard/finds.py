@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject
 
 LONGEST_RAW: Final = 2_000  # characters of a find that are kept for a person to look at
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Invented:
     """Tool syntax that stood in a text. With name and arguments it can be made a proper call."""
 
@@ -20,7 +20,7 @@ class Invented:
     arguments: JsonObject | None = None  # as far as they could be read
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Cleaned:
     """A text that may be shown, and what was taken out of it."""
 

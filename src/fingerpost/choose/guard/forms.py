@@ -8,11 +8,11 @@ block, which is hidden with what it holds, or stands for itself and is taken out
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
 from fingerpost.choose.guard.vocabulary import words
+from fingerpost.frozen import frozen
 
 _CALLING: Final = (
     r"(?:tools?|functions?|actions?|plugin|api|mcp|python|recipient|invoke|interpreter|ipython|observation"
@@ -33,7 +33,7 @@ class Kind(Enum):
     ALONE = auto()  # nothing
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Marker:
     """One marker: its family, what it does, and how the block it opens ends."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from fingerpost.choose.guard.code import closing_of, examine_code
@@ -21,6 +20,7 @@ from fingerpost.choose.guard.spoken import LITERALS, SPOKEN, examine_spoken
 from fingerpost.choose.guard.square import examine_square
 from fingerpost.choose.guard.values import examine_brace
 from fingerpost.choose.guard.verdicts import Hide, Mode, Pass, Place, Show, Verdict, Wait
+from fingerpost.frozen import frozen
 
 _REMEMBERED: Final = 600  # characters of what was shown, to tell talk from use
 _LINE: Final = 200
@@ -29,12 +29,12 @@ _BEGINNINGS: Final = frozenset(word[:count] for word in (*LITERALS, "~~~") for c
 _LONGEST_BEGINNING: Final = max(map(len, _BEGINNINGS))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Shown:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Hidden:
     """A block that ended: as it was written, and the plain view of it."""
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, cast
 
 from fingerpost.choose.guard.names import Names, distinctive
 from fingerpost.choose.guard.vocabulary import words
+from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject, check_json
 
 MOST_CALLS: Final = 32  # of one block
@@ -41,7 +41,7 @@ CALL_KEYS: Final = _NAME_KEYS | _ARGUMENT_KEYS | _WRAPPERS | _COMPANY
 _IGNORED: Final = re.compile(r"[\W_]+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Call:
     """A call as it was written."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 from fingerpost.choose.guard.names import Names
+from fingerpost.frozen import frozen
 
 HELD_MOST: Final = 32_000  # characters held back, at most, before something is decided
 
@@ -18,12 +19,12 @@ class Mode(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Wait:
     """What comes next decides."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Show:
     """Ordinary text up to here."""
 
@@ -32,7 +33,7 @@ class Show:
     blind_tags: int = 0  # tags that need an end have none up to there
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Hide:
     """Tool syntax up to here, and as far as the mode says."""
 
@@ -43,7 +44,7 @@ class Hide:
     mute: bool = False  # somebody's turn, a result: no call is looked for in it
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Pass:
     """The opening line of a code block: it and what follows it are shown as they are."""
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.catalog import CATEGORIES, visible
 from fingerpost.choose.definitions import written
+from fingerpost.frozen import frozen
 from fingerpost.records import Effect, Json, LatencyTier, Source, ToolCard
 
 LONGEST_PURPOSE: Final = 160  # characters of a server's own words; a person's are taken as they are
@@ -27,7 +27,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?。])\s(?=[^a-z\d(])")  # not after "e.g."
 _ABOUT: Final = {category.name: category.about for category in CATEGORIES}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Guidance:
     """The parts of an instruction, as they are shown."""
 

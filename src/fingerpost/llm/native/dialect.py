@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from fingerpost.frozen import frozen
 from fingerpost.llm.base import ModelRequest
 from fingerpost.llm.native.draft import Draft
 from fingerpost.records import Json
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Wish:
     """A request, and what was learned about the model it goes to."""
 

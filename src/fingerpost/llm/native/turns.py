@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, cast
 
+from fingerpost.frozen import frozen
 from fingerpost.llm.base import ModelRequest
 from fingerpost.llm.content import SYSTEM_ROLES, things_in
 from fingerpost.llm.fields import mapping, parsed
@@ -25,7 +25,7 @@ _DATA: Final = re.compile(r"data:(?P<kind>[\w.+-]{1,60}/[\w.+-]{1,80});base64,")
 _UNREADABLE: Final = 2000  # characters kept of arguments that are no JSON object
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Call:
     """A tool the assistant asked for."""
 
@@ -35,7 +35,7 @@ class Call:
     signature: str | None = None  # Google's mark of the thought behind it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Result:
     """What came back for a call."""
 
@@ -44,7 +44,7 @@ class Result:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Media:
     """An image, a sound or a file: its bytes in base64, or where they are."""
 
@@ -56,7 +56,7 @@ class Media:
 Part: TypeAlias = str | Call | Result | Media
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Turn:
     """Everything one side said before the other spoke again."""
 
@@ -64,7 +64,7 @@ class Turn:
     parts: tuple[Part, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Talk:
     """A request's messages, put in order."""
 

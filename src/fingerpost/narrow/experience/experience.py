@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fingerpost.frozen import frozen
 from fingerpost.narrow.base import Query
 from fingerpost.narrow.experience.similar import Floats, PastRequests
 from fingerpost.records import Choice, Following, ToolCard
@@ -32,7 +33,7 @@ _DOUBT: Final = 1.0  # as if one more similar request had ended undecided
 _FOLLOWING_DOUBT: Final = 2.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Evidence:
     """What is remembered about one tool for one query. `worked` and `failed` count likeness, not calls."""
 
@@ -127,7 +128,7 @@ class Experience:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Memory:
     """Everything known at one moment; replaced as a whole, so that no reader sees half of a change."""
 

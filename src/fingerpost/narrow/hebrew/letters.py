@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from fingerpost.frozen import frozen
 
 LONGEST_WORD: Final = 40  # no Hebrew word is longer; what is, is junk and not worth analysing
 
@@ -27,7 +28,7 @@ _ENDING: Final = r"(?:(?:ים|ות)(?![א-ת]))?"  # a Hebrew plural of a Latin 
 _TOKEN: Final = re.compile(rf"(?P<hebrew>{_HEBREW})|(?P<other>{_LATIN}){_ENDING}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Token:
     """A word of a request: as it stands there, and as the lexicon would spell it."""
 

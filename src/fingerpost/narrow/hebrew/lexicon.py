@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from typing import Final
 
+from fingerpost.frozen import frozen
 from fingerpost.narrow.hebrew.forms import Rank, noun_forms, unowned, verb_forms
 from fingerpost.narrow.hebrew.letters import LONGEST_WORD, fold, is_hebrew, unquoted
 from fingerpost.narrow.hebrew.prefixes import splits
@@ -36,7 +36,7 @@ _ALIKE_COST: Final = 6
 _MISTAKE_COST: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Entry:
     """One line of the lexicon."""
 
@@ -44,7 +44,7 @@ class Entry:
     field: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Reading:
     """One way to understand a word. A lower cost is a likelier one."""
 
@@ -52,7 +52,7 @@ class Reading:
     cost: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Idiom:
     """Words that mean something together; each word is given by everything it may be matched by."""
 

@@ -17,6 +17,7 @@ from typing import Final
 
 import numpy as np
 
+from fingerpost.frozen import frozen
 from fingerpost.narrow.experience.similar import Floats
 from fingerpost.narrow.learning.bearing import SAME, Bearing
 from fingerpost.records import Feedback, FeedbackVerdict
@@ -29,7 +30,7 @@ _DOUBT: Final = 1.0
 _NAMED: Final = 3  # people
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Correction:
     """What is remembered of one tool for one request, by likeness and age."""
 
@@ -85,7 +86,7 @@ class _Tally:
     by: dict[str, None] = field(default_factory=dict[str, None])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Memory:
     """Everything known at one moment; replaced as a whole, so that no reader sees half of a change."""
 

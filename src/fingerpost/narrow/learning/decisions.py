@@ -8,12 +8,13 @@ decided anew, and reviewed and gated as ever.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Final
 
 import numpy as np
 
+from fingerpost.frozen import frozen
 from fingerpost.narrow.experience.similar import Floats
 from fingerpost.narrow.learning.bearing import Bearing
 from fingerpost.narrow.learning.vectors import rows_of
@@ -25,7 +26,7 @@ ENOUGH_USES: Final = 2  # that worked, none that failed; a person's word counts 
 MOST_TOOLS: Final = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Remembered:
     """The tools that were right for a request, and how often that was so."""
 
@@ -33,14 +34,14 @@ class Remembered:
     times: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class _Fact:
     request: str
     tool: str
     worth: int  # negative: it was wrong
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Memory:
     facts: tuple[_Fact, ...] = ()
     bearing: Bearing = field(default_factory=lambda: Bearing(()))

@@ -7,12 +7,12 @@ Like every adjustment these are bounded and have their own lines in an explanati
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 
+from fingerpost.frozen import frozen
 from fingerpost.narrow.base import Query
 from fingerpost.narrow.columns import Columns, Rows, Scores
 from fingerpost.narrow.experience.similar import Floats
@@ -30,7 +30,7 @@ _NO_WORDS: Final[Mapping[str, Correction]] = MappingProxyType({})
 _NO_HABITS: Final[Mapping[str, float]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Taught:
     """By row: what people said, and what this person is used to."""
 

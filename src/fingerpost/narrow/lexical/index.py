@@ -10,11 +10,12 @@ a query touches only the tools that share a term with it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fingerpost.frozen import frozen
 
 Numbers = NDArray[np.int32]
 Weights = NDArray[np.float32]
@@ -22,7 +23,7 @@ Weights = NDArray[np.float32]
 OWN_LENGTH: Final = 0.75
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Bag:
     """The different terms of one tool, with how often each stands there."""
 
@@ -30,7 +31,7 @@ class Bag:
     counts: Weights
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Index:
     """The tools of one moment, by term. Never changed: a new catalog gets a new one."""
 

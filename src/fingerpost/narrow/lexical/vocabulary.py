@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Final
 
+from fingerpost.frozen import frozen
 from fingerpost.narrow.lexical.index import Index
 from fingerpost.narrow.lexical.spelling import Spelling, parts
 from fingerpost.narrow.lexical.stems import stem
@@ -28,7 +28,7 @@ MOST_TERMS: Final = 256  # different terms of one request
 MOST_UNKNOWN: Final = 12  # words of one request that are looked up by spelling
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Vocabulary:
     """The terms of the tools of one moment. `numbers` and `spelling` may already know more than the index."""
 

@@ -7,13 +7,14 @@ a request never counts against a tool, however the training data fell.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
 
+from fingerpost.frozen import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen(kw_only=False)
 class Cue:
     """`side`: +1 may only speak for a tool, -1 only against one, 0 either way."""
 

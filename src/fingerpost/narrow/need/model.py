@@ -9,13 +9,13 @@ which is steadier on requests unlike ours than either. The file is written by
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from fingerpost.frozen import frozen
 from fingerpost.narrow.need.cues import CUES, PLACE_OF
 from fingerpost.narrow.need.reading import SLOTS, Reading
 
@@ -28,7 +28,7 @@ WORTH_NAMING: Final = 0.15  # log odds; what moved the score less is no reason
 WEIGHTS: Final = Path(__file__).with_name("weights.npz")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Share:
     """What one cue, or the words it has none for, added to the score (as log odds)."""
 
@@ -37,7 +37,7 @@ class Share:
     points: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Head:
     """One set of weights."""
 
@@ -68,7 +68,7 @@ class Head:
         return odds, shares
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Model:
     """Both heads."""
 

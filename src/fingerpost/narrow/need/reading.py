@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.catalog.words import word_set
+from fingerpost.frozen import frozen
 from fingerpost.narrow.need.cues import LONGEST_PHRASE, phrases
 from fingerpost.records import EntityKind, Signals
 
@@ -101,7 +101,7 @@ _HOW_MADE: Final = re.compile(
 _CONDITION: Final = re.compile(r"^(?:if|suppose|imagine|assuming|let's say|אם|נניח|אילו|דמיין)\b")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Reading:
     """A request as the judge sees it."""
 

@@ -7,10 +7,10 @@ score the request may have, whatever the words around it say.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.catalog.words import word_set
+from fingerpost.frozen import frozen
 from fingerpost.narrow.need.reading import Reading
 from fingerpost.records import EntityKind, Signals
 
@@ -20,7 +20,7 @@ SURELY: Final = 0.95
 LIKELY: Final = 0.8
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Finding:
     """What a rule found: the score (or the least score) and why."""
 

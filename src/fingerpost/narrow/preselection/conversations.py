@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 
 import anyio
 
+from fingerpost.frozen import frozen
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@frozen
 class Decision:
     """The servers a conversation keeps, and those there were when it was decided."""
 

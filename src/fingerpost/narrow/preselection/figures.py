@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.events import Event, SmartRoutingEnd
+from fingerpost.frozen import frozen
 from fingerpost.store import Store
 
 _PAGE: Final = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SmartRoutingFigures:
     """Over all runs. A run falls back when every tool stays, by failure or because nothing stood out."""
 

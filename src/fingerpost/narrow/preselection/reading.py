@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from fingerpost.frozen import frozen
 from fingerpost.llm import ResponseSchema, structured
 from fingerpost.llm.structured import without_thoughts
 from fingerpost.narrow.preselection.names import ServerNames
@@ -53,7 +53,7 @@ LONGEST_REASONING: Final = 500
 _MOST_WORDS: Final = 6  # longer than this, a line is a sentence and not a name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Picked:
     """The servers a reply names, those it names that do not exist, and its reasons."""
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.catalog.words import STOP_WORDS
+from fingerpost.frozen import frozen
 from fingerpost.narrow.hebrew import Gloss
 from fingerpost.narrow.signals.naming import is_ordinary, spoken_name
 from fingerpost.records import Mention, ToolCard
@@ -30,7 +30,7 @@ _ENDS: Final = frozenset({"to", "and", "for", "please", "now", ""})
 _QUOTES: Final = frozenset("`'\"“”")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class _Name:
     """A name in speech, and what it stands for."""
 

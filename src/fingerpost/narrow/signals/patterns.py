@@ -8,9 +8,9 @@ A pattern with a group means the group; what stands around it only has to be the
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
+from fingerpost.frozen import frozen
 from fingerpost.records import EntityKind
 
 # A Hebrew letter or two before a Latin name, joined by a hyphen, is a preposition: `ב-main.py`.
@@ -55,7 +55,7 @@ def _compile(*alternatives: str) -> re.Pattern[str]:
     return re.compile("|".join(alternatives), re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Look:
     """One kind of thing, what it looks like, and what a text in small letters must hold for it."""
 

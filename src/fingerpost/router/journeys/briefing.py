@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.call.digest.tokens import count_tokens
@@ -20,6 +19,7 @@ from fingerpost.choose.instructions import (
 )
 from fingerpost.choose.prompts import system_prompt
 from fingerpost.events import HistorySummarised
+from fingerpost.frozen import frozen
 from fingerpost.llm import Role
 from fingerpost.records import Message, ToolCard
 from fingerpost.router.journeys.bringing import with_parts
@@ -28,7 +28,7 @@ from fingerpost.router.journeys.journey import Journey
 OTHER_SHARE: Final = 0.4  # of the window, for tools, results and the answer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Briefing:
     """The beginning of a prompt."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import anyio
@@ -30,6 +29,7 @@ from fingerpost.events import (
     TaskScheduled,
     ToolsOffered,
 )
+from fingerpost.frozen import frozen
 from fingerpost.llm import Ask, ChatModel, ModelPool, ModelReply, ModelRequest, ModelUsage, OnText, Role
 from fingerpost.records import (
     Confidence,
@@ -56,7 +56,7 @@ logger = logging.getLogger("fingerpost.router")
 ERROR_SHOWN: Final = 300
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class House:
     """What every journey of one router shares."""
 

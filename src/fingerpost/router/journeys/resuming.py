@@ -7,7 +7,7 @@ again. Of several calls that one turn asked for, all are decided before the jour
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from fingerpost.events import (
     ApprovalRequested,
@@ -18,6 +18,7 @@ from fingerpost.events import (
     RouteEnded,
     rebuild,
 )
+from fingerpost.frozen import frozen
 from fingerpost.records import (
     Confidence,
     Decision,
@@ -48,7 +49,7 @@ from fingerpost.servers.caller import Passage
 from fingerpost.store import Recorded, Store
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Remembered:
     """A packet as it stood, and what was concluded about it last."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -16,6 +16,7 @@ from fingerpost.choose.sources import names_source, sources_line, sources_of
 from fingerpost.choose.turns import read_turn
 from fingerpost.errors import ModelError
 from fingerpost.events import SyntaxStopped
+from fingerpost.frozen import frozen
 from fingerpost.llm import ModelReply, ModelRequest, Role
 from fingerpost.records import JsonObject, Message, Selection, SystemTask, as_valid_text
 from fingerpost.router.journeys import endings
@@ -29,7 +30,7 @@ IN_SHAPE = "Write your answer now, in the format that was asked for. No tool can
 PLAINLY = "Your last answer held nothing but tool syntax. Answer in plain words; no tool can be called now."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Written:
     """What a model wrote, without what it should not have written."""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio
 
+from fingerpost.frozen import frozen
 from fingerpost.insight.ledger import Ledger
 from fingerpost.records import Principal
 from fingerpost.router import Router
@@ -52,7 +52,7 @@ _COMMON: Final[tuple[Header, ...]] = (
 _CLOSING = "This Fingerpost is being stopped. Come back in a moment."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Bounds:
     """How much one request may bring, and how long that may take."""
 
@@ -60,7 +60,7 @@ class Bounds:
     request_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class _Inbound:
     """One request on its way."""
 

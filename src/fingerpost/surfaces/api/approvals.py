@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Annotated, Final, Literal
 
 import anyio
@@ -10,6 +10,7 @@ import anyio.to_thread
 from pydantic import Field
 
 from fingerpost.events import CallRuled, PacketReceived
+from fingerpost.frozen import frozen
 from fingerpost.records import Decision, Json, JsonObject, Pending, Principal, Right, utc_now
 from fingerpost.redaction import scrub
 from fingerpost.router import Router
@@ -35,7 +36,7 @@ _OWN = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WantedApprovals:
     """Which calls are wanted."""
 
@@ -46,7 +47,7 @@ class WantedApprovals:
     before: Annotated[str | None, Field(max_length=100, description="`next` of the page before")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Approve:
     """Yes: to exactly this call, to these arguments instead, or to its kind in this conversation."""
 
@@ -61,7 +62,7 @@ class Approve:
     resume: Annotated[bool, Field(description="Go on with the request it belongs to")] = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Reject:
     """No."""
 
@@ -69,7 +70,7 @@ class Reject:
     resume: Annotated[bool, Field(description="Go on with the request it belongs to")] = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PacketOf:
     """The request a call belongs to."""
 
@@ -77,7 +78,7 @@ class PacketOf:
     prompt: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ApprovalView(Pending):
     """A call that waits or waited. Secrets in its arguments are masked; `masked` says where."""
 
@@ -93,7 +94,7 @@ class ApprovalView(Pending):
     why_not: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ApprovalPage:
     """Newest first. `next` is the `before` of the page behind this one."""
 
@@ -101,7 +102,7 @@ class ApprovalPage:
     next: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Decided:
     """How the call stands after somebody's word."""
 

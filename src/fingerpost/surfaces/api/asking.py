@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
@@ -13,6 +13,7 @@ from pydantic_core import to_json as write_json
 from fingerpost.call.names import NotFound, resolve
 from fingerpost.catalog import Snapshot
 from fingerpost.events import Event
+from fingerpost.frozen import frozen
 from fingerpost.records import (
     Effect,
     Json,
@@ -48,7 +49,7 @@ Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_NO_NUL)]
 Mode = Literal["auto", "staged", "single", "simple", "react", "keyless"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Turn:
     """One message of the conversation so far."""
 
@@ -59,7 +60,7 @@ class Turn:
 History = Annotated[tuple[Turn, ...], Field(max_length=200, description="The conversation so far")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Narrow:
     """A request whose tools are looked for. Nothing is called."""
 
@@ -74,7 +75,7 @@ class Narrow:
     history: History = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Ask:
     """A request to be answered."""
 
@@ -95,7 +96,7 @@ class Ask:
     ] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Call:
     """A tool to be called."""
 
@@ -111,7 +112,7 @@ class Call:
     dry_run: Annotated[bool, Field(description="Say what would happen, call nothing")] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CardLine:
     """A tool that was considered, in a few words."""
 
@@ -121,7 +122,7 @@ class CardLine:
     server: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Narrowed(Narrowing):
     """Everything narrowing concluded, and what its candidates are."""
 

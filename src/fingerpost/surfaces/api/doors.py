@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.errors import StoreError
 from fingerpost.events import EventSink
+from fingerpost.frozen import frozen
 from fingerpost.records import Principal
 from fingerpost.surfaces.api.operation import Operation, Problem
 from fingerpost.surfaces.api.sessions import COOKIE, Held, Sessions
@@ -43,7 +43,7 @@ _FOREIGN_PAGE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Admitted:
     """Who was let in, and the session they came with."""
 
@@ -51,7 +51,7 @@ class Admitted:
     held: Held | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Knock:
     """What is looked at to decide whether somebody is let in."""
 

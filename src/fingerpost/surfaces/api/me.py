@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 from pydantic import Field
 
 from fingerpost import __version__
+from fingerpost.frozen import frozen
 from fingerpost.records import Principal, Right
 from fingerpost.router import Router
 from fingerpost.router.switches import MODES
@@ -19,7 +19,7 @@ from fingerpost.surfaces.web.asgi import Header
 _NOT_A_KEY: Final = "Sign in with a key of this gateway, as `fingerpost keys add NAME` shows it."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Models:
     """The names of the models in use; None: there is none."""
 
@@ -27,7 +27,7 @@ class Models:
     prime: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Me:
     """Who asks, and what they may do here."""
 
@@ -46,7 +46,7 @@ class Me:
     keyless: bool  # there is no model: requests are answered without one
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Key:
     """What one signs in with."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
+from fingerpost.frozen import frozen
 from fingerpost.records import Principal, Right
 from fingerpost.surfaces.api.sessions import Held
 from fingerpost.surfaces.web.asgi import Header, Receive, Send
@@ -15,7 +16,7 @@ async def _always() -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ApiRequest:
     """A request whose parts were checked against its operation."""
 
@@ -29,7 +30,7 @@ class ApiRequest:
     still: Callable[[], Awaitable[bool]] = field(default=_always, repr=False)  # they would be let in now
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Reply:
     """An answer that is more than a record: another status, headers, a body of another type."""
 
@@ -39,14 +40,14 @@ class Reply:
     media: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Streaming:
     """An answer that goes on: it writes to the client itself."""
 
     run: Callable[[Receive, Send, tuple[Header, ...]], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Operation:
     """`GET /api/tools/{server}/{tool}` and what belongs to it.
 

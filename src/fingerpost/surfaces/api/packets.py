@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 import anyio
 import anyio.to_thread
 from pydantic import Field
 
+from fingerpost.frozen import frozen
 from fingerpost.insight import PacketLine, PacketPage, PacketQuery
 from fingerpost.insight.ledger import Ledger
 from fingerpost.records.codec import to_json
@@ -32,7 +32,7 @@ LARGEST: Final = 2**63 - 1
 Text = Annotated[str, Field(max_length=500)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WantedPackets:
     """Which requests are wanted; what is left out sets no bound."""
 
@@ -49,7 +49,7 @@ class WantedPackets:
     mode: Annotated[Text | None, Field(description="How it was answered")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WantedEvents:
     """Which events are wanted."""
 

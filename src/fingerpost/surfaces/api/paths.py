@@ -6,17 +6,17 @@ The path is taken apart before it is decoded: a `%2F` inside of a name separates
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes
 
+from fingerpost.frozen import frozen
 from fingerpost.surfaces.api.operation import Operation
 from fingerpost.surfaces.web.asgi import AsgiScope, Fault
 
 LONGEST_PART: Final = 2000  # characters of one part of a path
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Place:
     """What is at one path: its operations by method, and the values in it."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -25,6 +24,7 @@ from fingerpost.errors import (
     UnknownServer,
     UnknownTool,
 )
+from fingerpost.frozen import frozen
 from fingerpost.records import new_id
 from fingerpost.redaction import scrub, scrub_json
 from fingerpost.surfaces.api.operation import Problem
@@ -52,7 +52,7 @@ _STATUSES: Final[tuple[tuple[type[FingerpostError], int, str], ...]] = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Said:
     """A problem, ready to be written."""
 

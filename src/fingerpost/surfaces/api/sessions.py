@@ -12,10 +12,11 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Final
 
+from fingerpost.frozen import frozen
 from fingerpost.records import Principal, utc_now
 from fingerpost.records.codec import from_json, to_json
 from fingerpost.store import Store
@@ -28,7 +29,7 @@ _LENGTH: Final = 43  # of 32 random bytes, as text
 _REMEMBERED: Final = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Session:
     """A session as it is kept."""
 
@@ -37,7 +38,7 @@ class Session:
     ends: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Held:
     """A session that holds now, and who it stands for."""
 

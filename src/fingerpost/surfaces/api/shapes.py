@@ -13,7 +13,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 def taken(shape: type[Any]) -> TypeAdapter[Any]:
     """What a caller sends: a dataclass of which nothing is unknown, at any depth."""
     strict_about_names = ConfigDict(extra="forbid")
-    return TypeAdapter(checked_dataclass(shape, config=strict_about_names, frozen=True, kw_only=True))
+    return TypeAdapter(checked_dataclass(shape, config=strict_about_names, kw_only=True))
 
 
 @cache

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from fingerpost.events import Event, UnknownEvent
+from fingerpost.frozen import frozen
 from fingerpost.insight import PacketDetail, PacketLine
 from fingerpost.records import JsonObject, Packet
 from fingerpost.records.codec import to_plain
@@ -15,7 +15,7 @@ from fingerpost.records.codec import to_plain
 _ENVELOPE = frozenset({"event_id", "at", "packet_id"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EventView:
     """One event. `data` are its own fields; `seq` is its number in the journal, where it has one yet."""
 
@@ -28,7 +28,7 @@ class EventView:
     data: JsonObject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PacketView:
     """Everything that happened to one request, or to one bare call (which has no packet)."""
 

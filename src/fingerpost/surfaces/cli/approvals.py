@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from fingerpost.frozen import frozen
 from fingerpost.surfaces.cli.options import house_options
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ R = TypeVar("R")
 NOT_WAITING = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Settled:
     """How a call stands after somebody had their say, and whether it waited until then."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from fingerpost.frozen import frozen
 from fingerpost.insight.conversations import exchange, open_question, recall
 from fingerpost.records import Approval, Message, Pending, RouteOutcome, new_id
 from fingerpost.settings import Loaded
@@ -35,7 +35,7 @@ EXIT_CODES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Wish:
     """What the person wants, and how."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from fingerpost.call.digest.tokens import count_tokens
 from fingerpost.call.hiding import hidden_tools
 from fingerpost.catalog.definition import definition_for_model
 from fingerpost.errors import ModelError
+from fingerpost.frozen import frozen
 from fingerpost.llm import ModelPool, ModelRequest, Role
 from fingerpost.narrow.preselection.costs import DefinitionCosts
 from fingerpost.records import Message, Narrowing, ToolCard, new_id
@@ -20,7 +21,7 @@ VECTOR_SECONDS: Final = 20.0  # a first run makes the vectors of all tools; afte
 ANSWER_TOKENS: Final = 300
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Asked:
     """One completion: how long it took and what it cost, or why there is none."""
 
@@ -29,7 +30,7 @@ class Asked:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Way:
     """What a model would be given, one way or the other. On average there are parts of tools."""
 
@@ -40,7 +41,7 @@ class Way:
     model: Asked | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Comparison:
     """The ways side by side. `chosen` is the step between: the tools of the chosen servers."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 from fingerpost.errors import ConfigError, FingerpostError
+from fingerpost.frozen import frozen
 from fingerpost.records import ServerStatus
 from fingerpost.router import Router
 from fingerpost.settings import Loaded, Problem, load
@@ -17,7 +17,7 @@ ORDER: dict[Severity, int] = {"broken": 0, "limited": 1, "advice": 2}
 STDERR_LINES = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Finding:
     """One thing to fix: how bad, about what, what is the matter, what to do."""
 

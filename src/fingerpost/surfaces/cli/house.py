@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,6 +11,7 @@ import anyio
 import click
 
 from fingerpost.errors import ConfigError
+from fingerpost.frozen import frozen
 from fingerpost.records import ServerState
 from fingerpost.settings import Loaded, Settings, load
 from fingerpost.surfaces.cli.screen import errors_to, plain
@@ -26,7 +26,7 @@ R = TypeVar("R")
 NOT_YET = (ServerState.IDLE, ServerState.CONNECTING)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Asked:
     """The options every command takes, as the person gave them."""
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import copy
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from difflib import unified_diff
 from pathlib import Path
 from typing import Any, Final, cast
 
 from fingerpost.errors import ConfigError
+from fingerpost.frozen import frozen
 from fingerpost.settings.client_files import read_drafts
 from fingerpost.settings.document import Document, parse_json, parse_toml, read_document
 from fingerpost.settings.problems import Problem
@@ -29,7 +30,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 _BACKUPS: Final = ".backup-"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Change:
     """What a file holds now and what it would hold. None: there is no such file."""
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final, Literal
 
+from fingerpost.frozen import frozen
 from fingerpost.settings.discover import PLACES, bases
 
 Entry = dict[str, object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Client:
     """One client. `place` is where in its file the servers stand."""
 
@@ -69,7 +70,7 @@ OURS: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Place:
     """A file of a client, and whether the client seems to be there."""
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from fingerpost.frozen import frozen
 from fingerpost.settings.jsonc import plain_json
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -25,7 +25,7 @@ class NotEditable(Exception):
     """The text is not built in a way we can change safely; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class _Member:
     key: str
     start: int  # of the key's quote
@@ -33,7 +33,7 @@ class _Member:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class _Object:
     start: int  # of {
     end: int  # of }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import singledispatch
 from types import MappingProxyType
 
@@ -31,13 +30,14 @@ from fingerpost.events import (
     SubagentEnded,
     unfinished_attempts,
 )
+from fingerpost.frozen import frozen
 from fingerpost.surfaces.cli.screen import plain
 
 LONGEST = 120
 UNKNOWN = "began and never ended: whether it took effect is unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Step:
     """One line of the tree, with what belongs under it."""
 

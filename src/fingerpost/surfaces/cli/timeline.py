@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from fingerpost.events import (
@@ -16,12 +15,13 @@ from fingerpost.events import (
     RouteEnded,
     SubagentEnded,
 )
+from fingerpost.frozen import frozen
 from fingerpost.records import RouteOutcome
 
 _BAD = (RouteOutcome.FAILED, RouteOutcome.LIMITED, RouteOutcome.LEFT)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Span:
     """Something that took time. `start` and `length` are milliseconds; the axis begins at 0."""
 
@@ -33,7 +33,7 @@ class Span:
     failed: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Timeline:
     """All spans of a journey. The time it waited for a person is cut out of the axis."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio
 from anyio.abc import TaskGroup
 
+from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, Principal, Right, new_id
 from fingerpost.router import Router
 from fingerpost.store.keys import PREFIX
@@ -52,7 +52,7 @@ BODIES: Final = 8  # times `gateway.body_bytes`: a request may hold pictures
 AT_ONCE: Final = 2000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Inbound:
     """One HTTP request at one of our paths."""
 

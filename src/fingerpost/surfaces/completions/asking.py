@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 
+from fingerpost.frozen import frozen
 from fingerpost.records import Mode, Principal
 from fingerpost.router import Asking, Router
 from fingerpost.surfaces.completions.manner import Manner
@@ -13,7 +13,7 @@ from fingerpost.surfaces.completions.reading import Question
 from fingerpost.surfaces.web.reach import Reach
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Turn:
     """One question of one caller, everything about it decided."""
 

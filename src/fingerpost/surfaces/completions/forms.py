@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject
 from fingerpost.surfaces.completions import chat
 from fingerpost.surfaces.completions.line import Line
@@ -36,7 +36,7 @@ class Stream(Protocol):
     def __call__(self, line: Line, question: Question, *, extension: bool) -> Speaker: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Form:
     """How to read, and how to write."""
 

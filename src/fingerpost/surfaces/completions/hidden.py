@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
+from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, Message
 from fingerpost.records.codec import from_json, to_json
 from fingerpost.store import Store
@@ -23,7 +23,7 @@ MOST_BYTES: Final = 1024 * 1024
 MOST_RESTORED: Final = 200  # messages with calls that are looked at, the newest, for one request
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Kept:
     """Messages in order."""
 

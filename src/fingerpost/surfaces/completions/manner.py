@@ -6,9 +6,9 @@ The body goes before a header, a header before the suffix of the model's name.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from fingerpost.frozen import frozen
 from fingerpost.router.switches import MODES
 from fingerpost.surfaces.completions.faults import ApiFault
 from fingerpost.surfaces.web.reach import VERSION_HEADER
@@ -28,7 +28,7 @@ LONGEST: Final = {
 _YES: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Manner:
     """What was said about how to answer; None where nothing was."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, cast
 
+from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, Message
 from fingerpost.surfaces.completions.bodies import fields_of
 from fingerpost.surfaces.completions.faults import ApiFault
@@ -16,7 +16,7 @@ _ROLES: Final = ("system", "developer", "user", "assistant", "tool")
 _PART_KINDS: Final = ("text", "image_url", "input_audio", "file", "refusal")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Talk:
     """A conversation split at the request: what came before it, and what came of it so far."""
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final, Literal
 
+from fingerpost.frozen import frozen
 from fingerpost.surfaces.completions.faults import ApiFault
 
 _PATH = re.compile(r"/v1(?:/p/(?P<profile>[^/]+))?/(?P<rest>.+)", re.DOTALL)
 _KNOWN: Final = "There are /v1/chat/completions, /v1/responses and /v1/models."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Place:
     """An endpoint, with what its path names."""
 

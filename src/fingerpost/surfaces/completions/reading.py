@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, cast
 
+from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
 from fingerpost.surfaces.completions.bodies import fields_of
 from fingerpost.surfaces.completions.faults import ApiFault
@@ -24,7 +25,7 @@ _OURS: Final = frozenset(
 _NOT_OPTIONS: Final = frozenset({"extra_headers", "extra_query", "extra_body", "timeout"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Question:
     """What a caller wants to have answered, in whichever API they asked it."""
 

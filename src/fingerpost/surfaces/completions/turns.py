@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import anyio
 
 from fingerpost.errors import FingerpostError
 from fingerpost.events import AttemptStarted, ModelAnswered, PacketReceived
+from fingerpost.frozen import frozen
 from fingerpost.records import Decision, Pending, RouteOutcome
 from fingerpost.router import AnswerPiece, Asking, Route, Router
 from fingerpost.router.route import StreamItem
@@ -42,7 +42,7 @@ class Listener(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Ended:
     """The end of a question: the last route, and what all of them together cost."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from fingerpost.frozen import frozen
 
 FOLDER: Final = Path(__file__).parent / "static"
 INDEX: Final = "index.html"
@@ -24,7 +25,7 @@ _TYPES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class StaticFile:
     """One file, ready to be sent."""
 

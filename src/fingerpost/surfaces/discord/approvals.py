@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import aiohttp
@@ -18,6 +18,7 @@ import discord
 
 from fingerpost.errors import FingerpostError, StoreError
 from fingerpost.events import ApprovalDecided
+from fingerpost.frozen import frozen
 from fingerpost.records import Decision, Effect, Pending
 from fingerpost.records.codec import from_json, to_json
 from fingerpost.redaction import scrub
@@ -42,7 +43,7 @@ KEPT_S: Final = 30 * 86_400.0
 LOOKED_BACK: Final = 200  # calls, after a restart
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Posted:
     """Where a call is shown. `settled`: everything that followed from its decision was done."""
 

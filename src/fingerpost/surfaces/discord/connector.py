@@ -6,7 +6,6 @@ import logging
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 import aiohttp
@@ -15,6 +14,7 @@ import discord
 from anyio.abc import TaskGroup
 
 from fingerpost.errors import FingerpostError
+from fingerpost.frozen import frozen
 from fingerpost.records import Pending, RouteOutcome
 from fingerpost.redaction import scrub
 from fingerpost.router import Asking, Router
@@ -39,7 +39,7 @@ AGAIN_S: Final = (5.0, 30.0, 120.0)  # between tries to go on while Discord refu
 MOST_OPTIONS: Final = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Heard:
     """A message that is meant for us."""
 

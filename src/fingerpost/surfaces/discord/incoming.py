@@ -6,7 +6,6 @@ import base64
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -16,6 +15,7 @@ import discord
 
 from fingerpost.call.digest import Results
 from fingerpost.catalog import visible
+from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, new_id
 from fingerpost.settings import DiscordSettings
 
@@ -36,7 +36,7 @@ _TEXT_ENDINGS: Final = re.compile(
 _KINDS: Final = ("text/", "image/", "audio/", "application/pdf")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Attached:
     """What came with a message: words for the request, and for the person what was not taken."""
 

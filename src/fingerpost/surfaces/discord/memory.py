@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from fingerpost.frozen import frozen
 from fingerpost.insight.conversations import exchange, question_in, reply_in
 from fingerpost.records import Message, RouteOutcome
 from fingerpost.router.route import Route
@@ -17,7 +18,7 @@ MOST_QUESTIONS: Final = 10  # open in one conversation
 LOOKED_BACK: Final = 20  # packets
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Talk:
     """A conversation so far: what was said, who asked, and what they were asked back."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import mimetypes
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from io import BytesIO
 from typing import Final
 
@@ -14,6 +13,7 @@ import discord
 from fingerpost.call.digest import Results
 from fingerpost.call.digest.assets import SCHEME, name_in
 from fingerpost.events import ResultDigested
+from fingerpost.frozen import frozen
 from fingerpost.router.route import Route
 from fingerpost.surfaces.discord.note import Note, send
 from fingerpost.surfaces.discord.splitting import pieces
@@ -26,7 +26,7 @@ _PART: Final = re.compile(r"\bpart (\d{1,4})\b")
 _LINK: Final = re.compile(SCHEME + r"(res_[a-z]{13})\b")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Enclosed:
     """A file that goes with an answer."""
 

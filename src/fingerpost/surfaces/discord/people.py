@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from fingerpost.frozen import frozen
 from fingerpost.settings import DiscordSettings
 
 PREFIX = "discord:"  # of callers and of conversations
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Person:
     """Somebody on Discord. `server` is None in private; `roles` are those they have on that server."""
 

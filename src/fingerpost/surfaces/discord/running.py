@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Final
 
 import aiohttp
@@ -14,6 +13,7 @@ import discord
 
 from fingerpost.catalog import visible
 from fingerpost.errors import ConfigError, FingerpostError, ServerUnavailable
+from fingerpost.frozen import frozen
 from fingerpost.redaction import remember, scrub
 from fingerpost.router import Router
 from fingerpost.settings import DiscordSettings
@@ -42,7 +42,7 @@ class OneLine(logging.Handler):
         self._tell(visible(" ".join(scrub(f"{record.getMessage()}{why}").split()))[:LONGEST_LINE])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Arrived:
     """We are there. `lost` is set when the connection has ended for good, and `why` then says why."""
 

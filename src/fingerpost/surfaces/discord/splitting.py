@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from typing import Final
+
+from fingerpost.frozen import frozen
 
 MESSAGE: Final = 2000  # characters Discord takes in one message
 _LEAST: Final = 3  # a cut leaves at least one third of a message, or a lesser kind of cut is taken
@@ -21,7 +22,7 @@ _JOINERS: Final = "\u200d\ufe0e\ufe0f"  # what holds a sign together that people
 _LONGEST_SIGN: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class _Fence:
     """One mark in the text; `end` is behind its language."""
 

@@ -7,11 +7,11 @@ nothing of HTTP.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Protocol
 
+from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject, Principal
-from fingerpost.records.quick import quick
 from fingerpost.surfaces.web.gate import Endpoint
 
 MODERN: Final = "2026-07-28"
@@ -30,15 +30,14 @@ class Refusal(Exception):
         self.data = data
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Encoded:
     """A result that is already JSON, such as a page of a long list: written out as it is."""
 
     body: bytes
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ClientRequest:
     """One request, its envelope checked and its params not."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
+from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, Principal, Right
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Endpoint:
     """What a path leads to: `/mcp`, `/mcp/p/<profile>`, `/v1/chat/completions`, `/api/packets`."""
 
@@ -20,7 +20,7 @@ class Endpoint:
     any_profile: bool = False  # which profile is meant stands in the request, and is checked there
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Denial:
     """Why somebody is not let in, as the HTTP answer they get."""
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fingerpost.errors import FingerpostError
+from fingerpost.frozen import frozen
 from fingerpost.records import Principal, Scope
 from fingerpost.router.profiles import Profiles, scope_of
 from fingerpost.surfaces.web.asgi import Fault
@@ -12,7 +11,7 @@ from fingerpost.surfaces.web.asgi import Fault
 VERSION_HEADER = "x-api-version"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Reach:
     """What a request may touch. Empty scopes set no bound."""
 

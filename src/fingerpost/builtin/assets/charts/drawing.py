@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
@@ -29,6 +28,7 @@ from fingerpost.builtin.assets.drawing.shapes import (
     shortened,
     width_of,
 )
+from fingerpost.frozen import frozen
 
 WIDTH: Final = 760
 HEIGHT: Final = 460
@@ -57,7 +57,7 @@ def draw(chart: Chart, width: int = WIDTH, height: int = HEIGHT) -> Picture:
     return Picture(width=width, height=height, title=title, marks=tuple(marks))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class _Room:
     left: float
     top: float
@@ -148,7 +148,7 @@ def _grid(up: Scale, area: _Room) -> Iterator[Mark]:
         yield Stroke(points=((area.left, area.bottom), (area.right, area.bottom)), colour=AXIS, width=1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class _Below:
     """What stands under the axis: all labels in lines, or every so many of them, turned where long."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal, get_args
+
+from fingerpost.frozen import frozen
 
 ChartType = Literal["bar", "line", "scatter", "pie"]
 TYPES: Final[tuple[ChartType, ...]] = get_args(ChartType)
@@ -12,7 +13,7 @@ MOST_POINTS: Final = 2_000  # of all series together
 MOST_SLICES: Final = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Series:
     """Values that belong together. None where there is none for a label."""
 
@@ -20,7 +21,7 @@ class Series:
     values: tuple[float | None, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Chart:
     """Labels with values in one or more series. `places` are numbers for the labels, where they are such."""
 

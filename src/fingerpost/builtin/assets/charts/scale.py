@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from fingerpost.frozen import frozen
 
 _STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
 _UNITS: Final = ((1e12, 1e12, "T"), (1e9, 1e9, "B"), (1e6, 1e6, "M"), (1e4, 1e3, "k"))
@@ -13,7 +14,7 @@ _MOST_PLACES: Final = 6
 _NOTHING: Final = 1e-100
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Scale:
     """From `low` to `high`, a tick at every `step`."""
 

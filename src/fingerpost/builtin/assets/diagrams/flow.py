@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.builtin.assets.diagrams.layers import Layout, laid_out
@@ -23,6 +22,7 @@ from fingerpost.builtin.assets.drawing.shapes import (
     shortened,
     width_of,
 )
+from fingerpost.frozen import frozen
 
 _SIZE: Final = 13.0
 _LINE: Final = 17.0
@@ -34,7 +34,7 @@ _FILLS: Final = {"box": "#e8f1f8", "round": "#e6f4ef", "diamond": "#fdf3e0"}
 _RIMS: Final = {"box": "#0072b2", "round": "#009e73", "diamond": "#b97f00"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class _Box:
     node: Node
     lines: tuple[str, ...]

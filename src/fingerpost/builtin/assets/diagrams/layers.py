@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
+
+from fingerpost.frozen import frozen
 
 _SWEEPS: Final = 8
 
@@ -19,7 +20,7 @@ Name = str
 Link = tuple[Name, Name]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Layout:
     """Layer and place across for every node; and what each edge passes, its ends included."""
 

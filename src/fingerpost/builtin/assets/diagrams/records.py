@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from fingerpost.frozen import frozen
 
 NodeShape = Literal["box", "round", "diamond"]
 Direction = Literal["down", "right"]
@@ -13,7 +14,7 @@ MOST_PARTICIPANTS: Final = 12
 MOST_MESSAGES: Final = 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Node:
     """A box with words in it."""
 
@@ -22,7 +23,7 @@ class Node:
     shape: NodeShape = "box"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Edge:
     """From one to another."""
 
@@ -33,7 +34,7 @@ class Edge:
     arrow: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Flow:
     """Boxes and arrows."""
 
@@ -47,7 +48,7 @@ class Flow:
         return f"a flowchart of {len(self.nodes)} boxes and {len(self.edges)} arrows"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Sequence:
     """Who says what to whom, one after another."""
 

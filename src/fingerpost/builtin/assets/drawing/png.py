@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from fingerpost.builtin.assets.drawing.letters import strokes_of
 from fingerpost.builtin.assets.drawing.shapes import Dot, Mark, Picture, Point, Shape, Stroke, Words
+from fingerpost.frozen import frozen
 
 SCALE: Final = 2.0  # pixels to one of the picture's: sharp on screens of today
 _PEN: Final = 0.085  # of the font's size
@@ -25,7 +25,7 @@ _FAR: Final = 1e6
 Pixels = NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class _Window:
     """Some pixels of a canvas."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
+
+from fingerpost.frozen import frozen
 
 Point: TypeAlias = tuple[float, float]
 Anchor = Literal["start", "middle", "end"]
@@ -19,7 +20,7 @@ PALETTE: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Shape:
     """A filled outline. `corner` rounds it where it is a rectangle."""
 
@@ -30,7 +31,7 @@ class Shape:
     corner: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Stroke:
     """A line through points."""
 
@@ -40,7 +41,7 @@ class Stroke:
     dashed: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Dot:
     """A filled circle."""
 
@@ -49,7 +50,7 @@ class Dot:
     fill: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Words:
     """One line of text; `at` is on its baseline. Turned: read from below to above."""
 
@@ -65,7 +66,7 @@ class Words:
 Mark: TypeAlias = Shape | Stroke | Dot | Words
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Picture:
     """All of it, from back to front."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from fingerpost.builtin.assets.models.meshes import Mesh
+from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
 
 _MAGIC: Final = 0x46546C67
@@ -22,7 +22,7 @@ _CORNERS: Final = 34962
 _TRIANGLES: Final = 34963
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Body:
     """A mesh in its place and colour."""
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fingerpost.frozen import frozen
+
 Floats = NDArray[np.float32]
 ROUND: Final = 48  # parts of a full turn
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Mesh:
     """Corners, where their surface faces, and three of them to a triangle, seen from outside leftwards."""
 

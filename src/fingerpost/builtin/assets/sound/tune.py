@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, cast
 
 from fingerpost.builtin.kit import ToolRefused
+from fingerpost.frozen import frozen
 from fingerpost.records import Json
 
 Wave = Literal["sine", "triangle", "square", "sawtooth"]
@@ -42,7 +42,7 @@ _CHORDS: Final[Mapping[str, tuple[int, ...]]] = {
 _SCALES: Final = {"major": (0, 2, 4, 5, 7, 9, 11, 12), "minor": (0, 2, 3, 5, 7, 8, 10, 12)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Tone:
     """Frequencies sounding together for a while; none is a rest."""
 
@@ -50,7 +50,7 @@ class Tone:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Tune:
     """Tones one after another."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from fingerpost.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Expert:
     """A point of view with a name."""
 
@@ -13,7 +13,7 @@ class Expert:
     view: str = ""  # what it looks at
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class View:
     """What one expert says, or why nothing came of it."""
 
@@ -24,7 +24,7 @@ class View:
     tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Disagreement:
     """Where experts differ, and who says what."""
 
@@ -32,7 +32,7 @@ class Disagreement:
     positions: tuple[tuple[str, str], ...]  # name of an expert, and what it says
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Synthesis:
     """One answer out of all views. `read` is False where disagreements could not be told apart from it."""
 

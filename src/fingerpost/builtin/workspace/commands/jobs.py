@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
@@ -13,6 +12,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from fingerpost.builtin.kit import ToolRefused
 from fingerpost.builtin.workspace.commands.running import Running
 from fingerpost.builtin.workspace.ground import Ground
+from fingerpost.frozen import frozen
 from fingerpost.tasks import leave
 
 log = logging.getLogger("fingerpost.builtin")
@@ -20,7 +20,7 @@ log = logging.getLogger("fingerpost.builtin")
 MOST_KEPT: Final = 50  # that are over: their output can still be read
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Job:
     """One of them. `owner` alone sees it."""
 

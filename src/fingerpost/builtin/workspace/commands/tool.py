@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import anyio.to_thread
@@ -18,12 +17,13 @@ from fingerpost.builtin.workspace.commands.running import Running
 from fingerpost.builtin.workspace.given import Given
 from fingerpost.builtin.workspace.switches import Act
 from fingerpost.builtin.workspace.workplace import Workplace
+from fingerpost.frozen import frozen
 from fingerpost.servers.ring import Ring
 
 _MARGIN: Final = 2.0  # seconds of a caller's deadline left for ending the command and answering
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Terminal:
     """Commands of one workplace."""
 

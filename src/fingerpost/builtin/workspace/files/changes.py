@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.builtin.workspace.switches import Act
 from fingerpost.builtin.workspace.text.diffs import MOST_LINES, diff
+from fingerpost.frozen import frozen
 
 _SHOWN_WHEN_DONE: Final = 40  # lines of the difference: whoever asked knows what they wrote
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Change:
     """One file before and after; None: it is not there."""
 

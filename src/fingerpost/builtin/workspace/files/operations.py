@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.builtin.workspace.files import listing, moving, reading, writing
@@ -13,10 +12,11 @@ from fingerpost.builtin.workspace.search.meaning import MeaningIndex
 from fingerpost.builtin.workspace.switches import Act
 from fingerpost.builtin.workspace.text.edits import Edit
 from fingerpost.builtin.workspace.workplace import Workplace
+from fingerpost.frozen import frozen
 from fingerpost.records import Effect
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Desk:
     """What an operation works with."""
 
@@ -27,7 +27,7 @@ class Desk:
 Do = Callable[[Desk, Given, Act], str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Operation:
     """One operation of `file_operations`. It blocks: it is run in a thread."""
 

@@ -6,7 +6,6 @@ import hashlib
 import mimetypes
 import os
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from stat import S_ISLNK, S_ISREG, filemode
 from typing import Final
@@ -16,6 +15,7 @@ from fingerpost.builtin.workspace.ground import Place, shown_name
 from fingerpost.builtin.workspace.ground.place import kind_of
 from fingerpost.builtin.workspace.text.encodings import Text, is_binary, lines_of, read_text
 from fingerpost.builtin.workspace.workplace import Workplace
+from fingerpost.frozen import frozen
 
 HASHED_BYTES: Final = 256 * 1024 * 1024
 SECONDS: Final = 20.0  # for getting to a line far down in a huge file
@@ -23,7 +23,7 @@ _CHUNK: Final = 1024 * 1024
 _BEGIN: Final = 8192
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Content:
     """A file that was read: all of it, or the beginning."""
 

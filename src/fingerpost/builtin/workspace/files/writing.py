@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.builtin.kit import ToolRefused
@@ -17,12 +16,13 @@ from fingerpost.builtin.workspace.switches import Act
 from fingerpost.builtin.workspace.text.edits import Edit, inserted, replaced
 from fingerpost.builtin.workspace.text.encodings import Text, read_text
 from fingerpost.builtin.workspace.workplace import Workplace
+from fingerpost.frozen import frozen
 
 MOST_FILES: Final = 20  # of one multi_replace
 MOST_EDITS: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class _Planned:
     place: Place
     before: os.stat_result | None

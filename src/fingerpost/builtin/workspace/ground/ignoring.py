@@ -6,9 +6,10 @@ Read are the files of that name from the root down; not the user's own global on
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
+
+from fingerpost.frozen import frozen
 
 FILE: Final = ".gitignore"
 MOST_BYTES: Final = 65_536
@@ -16,7 +17,7 @@ MOST_PATTERNS: Final = 1000
 LONGEST: Final = 500
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Pattern:
     """One line: what it fits, whether it takes back what others ignored, whether it means folders alone."""
 
@@ -25,7 +26,7 @@ class Pattern:
     folders: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Ignoring:
     """The patterns of one folder, and those of the folders above it."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.builtin.kit import ToolRefused
 from fingerpost.builtin.workspace.ground.failing import told
 from fingerpost.builtin.workspace.ground.nearest import nearest_name
+from fingerpost.frozen import frozen
 
 ITSELF: Final = "."
 _OPEN: Final = os.O_CLOEXEC | os.O_NOFOLLOW
@@ -17,7 +17,7 @@ _FILE: Final = os.O_RDONLY | os.O_NONBLOCK | _OPEN  # a pipe nobody writes to mu
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | _OPEN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Place:
     """An entry of an open folder, whether or not it is there. Valid as long as the folder is held open.
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from fingerpost.builtin.workspace.ground.ignoring import FILE, MOST_BYTES, Ignoring, read_patterns
+from fingerpost.frozen import frozen
 
 DEEPEST: Final = 64
 MOST_ENTRIES: Final = 500_000
@@ -18,7 +19,7 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Entry:
     """One file or folder below. `folder` is open only until the next entry is taken."""
 

@@ -20,6 +20,7 @@ from fingerpost.builtin.workspace.search.literal import Literal
 from fingerpost.builtin.workspace.search.pattern import PatternSearch
 from fingerpost.builtin.workspace.text.encodings import read_text
 from fingerpost.builtin.workspace.workplace import Workplace
+from fingerpost.frozen import frozen
 
 LARGEST: Final = 16 * 1024 * 1024  # files above are passed over
 SECONDS: Final = 15.0
@@ -28,7 +29,7 @@ LONGEST_SHOWN: Final = 300  # characters of a line
 MOST_PER_FILE: Final = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Wanted:
     """What to look for, and where."""
 

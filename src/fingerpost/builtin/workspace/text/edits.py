@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.builtin.kit import ToolRefused
 from fingerpost.builtin.workspace.text.encodings import lines_of
+from fingerpost.frozen import frozen
 
 MOST_PLACES: Final = 8
 _MOST_LINES: Final = 5000  # looked through for one that is near
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Edit:
     """One text for another."""
 

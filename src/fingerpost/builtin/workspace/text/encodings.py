@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import codecs
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.builtin.kit import ToolRefused
+from fingerpost.frozen import frozen
 
 _MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -23,7 +23,7 @@ _LINE_END: Final = re.compile(r"\r?\n")
 _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Text:
     """The text of a file and how it was written down."""
 

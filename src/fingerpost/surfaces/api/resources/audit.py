@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 import anyio
@@ -11,6 +10,7 @@ import anyio.to_thread
 from pydantic import AwareDatetime, Field
 
 from fingerpost.events import decode
+from fingerpost.frozen import frozen
 from fingerpost.records import Right
 from fingerpost.router import Router
 from fingerpost.store import AuditEntry, AuditQuery, AuditReport
@@ -28,7 +28,7 @@ _Kind = Annotated[str, Field(max_length=100, description="Such as `tool_selected
 _Phrase = Annotated[str, Field(max_length=LONGEST_TEXT, description="Occurs in the event as it is written")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Sieve:
     """Which entries are wanted. Empty parts set no bound."""
 
@@ -39,7 +39,7 @@ class _Sieve:
     until: _Moment | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TrailQuery(_Sieve):
     """One page of them."""
 
@@ -47,21 +47,21 @@ class TrailQuery(_Sieve):
     before: Number | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ExportQuery(_Sieve):
     """All of them, oldest first."""
 
     format: Format = "ndjson"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TrailEntry(EventView):
     """An event of the trail. `hash` covers it and every entry before it."""
 
     hash: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TrailPage:
     """Newest first."""
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from difflib import unified_diff
 from typing import Final
 
 from fingerpost.catalog import describe_change
 from fingerpost.catalog.fingerprint import essence
 from fingerpost.catalog.names import visible_json
+from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, Quarantined
 
 _MOST_LINES: Final = 2_000  # comparing longer texts line by line takes too long
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DefinitionChange:
     """Both definitions, as far as models and people decide by them, and the difference between them.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Final, Literal
 
@@ -10,6 +9,7 @@ from pydantic import Field
 
 from fingerpost.errors import CallError, ConfigError
 from fingerpost.events import PacketReceived
+from fingerpost.frozen import frozen
 from fingerpost.records import Feedback, FeedbackVerdict, Learned, Principal, Right
 from fingerpost.router import Router
 from fingerpost.surfaces.api.operation import ApiRequest, Operation, Problem
@@ -20,7 +20,7 @@ Kind = Literal["corrections", "outcomes", "preferences", "decisions", "threshold
 Name = Annotated[str, Field(min_length=1, max_length=1000)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Word:
     """Whether the request got the right tool, and which one it should have got."""
 
@@ -30,7 +30,7 @@ class Word:
     comment: Annotated[str, Field(max_length=1000)] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WordLine:
     """What one person said of one request."""
 
@@ -43,7 +43,7 @@ class WordLine:
     comment: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WordPage:
     """What was said of a request, newest first. `counts`: it is learned from."""
 
@@ -51,7 +51,7 @@ class WordPage:
     counts: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Forgetting:
     """What is to be forgotten: everything where nothing is named, of everybody where nobody is."""
 
@@ -59,7 +59,7 @@ class Forgetting:
     person: Annotated[Name | None, Field(description="Only what this person said and is used to")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Forgotten:
     """How many entries are gone."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
+from fingerpost.frozen import frozen
 from fingerpost.insight import Figures, Ledger
 from fingerpost.records import JsonObject, Right, UsageProfile
 from fingerpost.router import Router
@@ -23,7 +23,7 @@ NOTHING_KEPT: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class UsagePage:
     """Every tool that was ever called, by key."""
 
@@ -31,7 +31,7 @@ class UsagePage:
     next: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class InsightQuery:
     """How far back, and in which steps."""
 
@@ -39,7 +39,7 @@ class InsightQuery:
     step: Literal["auto", "minute", "hour", "day"] = "auto"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EvalQuery:
     """Which reports are wanted."""
 
@@ -47,7 +47,7 @@ class EvalQuery:
     before: Number | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EvalLine:
     """One report, as `fingerpost eval report --json` gives it."""
 
@@ -57,7 +57,7 @@ class EvalLine:
     report: JsonObject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EvalPage:
     """Newest first. `hint` says how to get some, where there are none."""
 

@@ -7,12 +7,12 @@ servers cannot be used, what past calls teach. Telling lines from it is pure.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, cast
 
 from fingerpost.call.execution import BreakerState
 from fingerpost.catalog import tool_key
+from fingerpost.frozen import frozen
 from fingerpost.records import (
     DroppedTool,
     Effect,
@@ -30,7 +30,7 @@ from fingerpost.surfaces.api.resources.bounds import sees_tool
 ToolState = Literal["offered", "hidden", "quarantined", "off", "server_down"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolLine:
     """One tool. `state` is how it stands with whoever asks, `reason` why it is not offered."""
 
@@ -51,7 +51,7 @@ class ToolLine:
     last_used: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Inventory:
     """All tools as one caller may know of them."""
 

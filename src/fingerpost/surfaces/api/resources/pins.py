@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Final, Literal
 
@@ -11,6 +10,7 @@ import anyio.to_thread
 from pydantic import Field
 
 from fingerpost.catalog import tool_key
+from fingerpost.frozen import frozen
 from fingerpost.records import Pin, Principal, Quarantined, Right
 from fingerpost.router import Router
 from fingerpost.surfaces.api.operation import ApiRequest, Operation, Problem
@@ -23,7 +23,7 @@ PinState = Literal["quarantined", "same", "not_seen"]
 _ORDER: Final[Mapping[PinState, str]] = {"quarantined": "0", "same": "1", "not_seen": "1"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PinQuery:
     """Which pins are wanted."""
 
@@ -32,7 +32,7 @@ class PinQuery:
     before: Cursor | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PinLine:
     """One trusted definition. `not_seen`: no server offers the tool now."""
 
@@ -44,7 +44,7 @@ class PinLine:
     change: DefinitionChange | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PinPage:
     """What waits for a person first, then by key."""
 
@@ -52,7 +52,7 @@ class PinPage:
     next: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Acceptance:
     """The fingerprint of the definition that was looked at: one that changed since is not accepted."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from fingerpost.call.execution import BreakerState
 from fingerpost.errors import ServerError
+from fingerpost.frozen import frozen
 from fingerpost.records import Right, ServerState, ServerStatus, Transport
 from fingerpost.router import Router
 from fingerpost.store import Shut
@@ -20,7 +20,7 @@ TAG: Final = "servers"
 PROBE_S: Final = 2.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class BreakerLine:
     """Whether the server is asked at all: one that failed too often is left alone for a while."""
 
@@ -30,7 +30,7 @@ class BreakerLine:
     retry_in: float | None = None  # seconds until it is tried again
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Switched:
     """Who switched it off, when and why."""
 
@@ -39,7 +39,7 @@ class Switched:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ServerLine:
     """One server. `on` is what people want, `state` what is."""
 
@@ -63,7 +63,7 @@ class ServerLine:
     stderr_tail: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ServerPage:
     """In configured order, all of them."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 import anyio.to_thread
 from pydantic import Field
 
+from fingerpost.frozen import frozen
 from fingerpost.records import Json, Right
 from fingerpost.redaction import scrub_json
 from fingerpost.router import Router
@@ -21,7 +21,7 @@ TAG: Final = "settings"
 GIVEN: Final = Origin(kind="argument", name="settings")  # by the program that opened the router
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SettingsQuery:
     """Which settings are wanted."""
 
@@ -29,7 +29,7 @@ class SettingsQuery:
     changed: Annotated[bool, Field(description="Only what is not a default")] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SettingLine:
     """One value. `kind` is default, file, environment or argument; `origin` says which."""
 
@@ -39,7 +39,7 @@ class SettingLine:
     kind: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SettingsView:
     """As `fingerpost config show --json` gives them."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, Final, cast
 
 import anyio.to_thread
 from pydantic import Field
 
 from fingerpost.catalog import tool_key
+from fingerpost.frozen import frozen
 from fingerpost.records import (
     Effect,
     Instructions,
@@ -33,7 +34,7 @@ from fingerpost.surfaces.api.resources.words import Cursor, Limit, Name, Reason,
 TAG: Final = "tools"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolQuery:
     """Which tools are wanted. Empty parts set no bound."""
 
@@ -48,7 +49,7 @@ class ToolQuery:
     before: Cursor | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolPage:
     """By key."""
 
@@ -56,7 +57,7 @@ class ToolPage:
     next: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class KnownField:
     """One piece of knowledge: `latency.typical`, what it is, and who says so."""
 
@@ -66,7 +67,7 @@ class KnownField:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolFacts:
     """Who a tool is."""
 
@@ -80,7 +81,7 @@ class ToolFacts:
     instructions: Instructions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolDetail(ToolLine):
     """A tool with everything known of it."""
 
@@ -92,7 +93,7 @@ class ToolDetail(ToolLine):
     change: DefinitionChange | None  # None: its definition is the pinned one
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Switch:
     """Off or on, and why."""
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, cast
 
 from fingerpost.catalog import visible
 from fingerpost.catalog.names import visible_json
+from fingerpost.frozen import frozen
 from fingerpost.records import Approval, JsonObject, Pending
 from fingerpost.redaction import scrub, scrub_json
 from fingerpost.surfaces.gateway.exchange import HANDSHAKE, ClientRequest
@@ -32,7 +32,7 @@ LONGEST_NAME: Final = 120
 _DOES: Final = {"read": "it reads", "write": "it changes things", "destroy": "it destroys things"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Undecided:
     """The person was asked and did not decide: the call goes on waiting."""
 

@@ -20,6 +20,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from fingerpost.errors import FingerpostError, ToolFailed
+from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, Outcome, new_id
 from fingerpost.surfaces.gateway.asking.capabilities import ELICIT
 from fingerpost.surfaces.gateway.asking.side import Side, unanswered
@@ -40,7 +41,7 @@ Value = Outcome | JsonObject
 Work = Callable[[], Awaitable[Value]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Questions:
     """What the client must answer before the call can go on: an `input_required` result."""
 

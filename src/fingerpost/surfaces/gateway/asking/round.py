@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, cast
 
+from fingerpost.frozen import frozen
 from fingerpost.records import CallContext, ErrorKind, JsonObject, Outcome, ToolCall
-from fingerpost.records.quick import quick
 from fingerpost.servers.caller import Passage
 from fingerpost.surfaces.gateway.exchange import ClientRequest, Exchange
 from fingerpost.surfaces.web.links import approval_page
@@ -16,8 +16,7 @@ INPUT_REQUIRED: Final = "input_required"
 _OURS: Final = "asked_by_gateway"  # a state of ours cannot be told from one that a server forged; this can
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Round:
     """One request for a tool, with everything that belongs to it."""
 

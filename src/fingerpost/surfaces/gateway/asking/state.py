@@ -18,7 +18,6 @@ import json
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
 from cryptography.exceptions import InvalidTag
@@ -26,6 +25,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject
 from fingerpost.store import Store
 from fingerpost.surfaces.gateway.exchange import ClientRequest
@@ -46,7 +46,7 @@ class BadState(Exception):
     """The state is not taken. The text completes "this requestState …"."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Binding:
     """Whom and what a state is for. Digests: the arguments of a call may be long."""
 
@@ -54,7 +54,7 @@ class Binding:
     call: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Sealed:
     """What is inside of a state."""
 

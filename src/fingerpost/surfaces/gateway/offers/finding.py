@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.call.arguments.signature import signature
 from fingerpost.call.digest import clip, count_tokens, shown
 from fingerpost.catalog import Snapshot
+from fingerpost.frozen import frozen
 from fingerpost.records import Candidate, Json, JsonObject, Narrowing, NeedVerdict, ToolCard
 
 DOUBTFUL_FIT: Final = 0.25  # below it there is probably no suitable tool here at all
@@ -38,7 +38,7 @@ NONE_NEEDED: Final = "This seems to need no tool: answer it yourself."
 NO_TOOLS: Final = "No tools are available here now. Say so, and that the servers may not be running."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Found:
     """One tool, in the words it is shown in."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal
 
 from mcp_types import Prompt, Resource, ResourceTemplate
@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from fingerpost.call.patterns import Fit, fits_exactly, fits_somehow
 from fingerpost.call.scopes import bounded_by
 from fingerpost.catalog.materials import Collection, Material, collect
+from fingerpost.frozen import frozen
 from fingerpost.records import Effect, Materials, Principal, Scope, ServerState
 from fingerpost.router import Router
 from fingerpost.settings import RuleSettings
@@ -35,7 +36,7 @@ _KEPT: Final = 200  # callers
 Viewer = tuple[str | None, tuple[Scope, ...], str | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Shelf:
     """What one caller may use besides tools. `complete` is False while some server was never up."""
 

@@ -13,13 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from fingerpost.frozen import frozen
 from fingerpost.surfaces.gateway.exchange import Encoded, Refusal
 
 INVALID_PARAMS: Final = -32602
 _PAGES_KEPT: Final = 16  # joined; joining one again costs little
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Hints:
     """What a 2026-07-28 client is told about keeping a list."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from fingerpost.errors import FingerpostError
+from fingerpost.frozen import frozen
 from fingerpost.records import Principal, Scope
 from fingerpost.router import Router
 from fingerpost.router.profiles import scope_of
@@ -27,7 +27,7 @@ class UnknownProfile(Refusal):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Place:
     """One endpoint, as the settings describe it."""
 

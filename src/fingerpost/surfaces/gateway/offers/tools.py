@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import anyio.lowlevel
 
 from fingerpost.call.patterns import Fit, fits_exactly
 from fingerpost.catalog import Snapshot
+from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, Principal, Scope, ToolCard
 from fingerpost.router import Router
 from fingerpost.router.sight import View
@@ -35,7 +35,7 @@ _Key = tuple[str, str | None, str | None, tuple[Scope, ...]]
 Who = tuple[str, str | None, tuple[Scope, ...], tuple[str, ...], str | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Offer:
     """What one caller gets at one endpoint, now."""
 
@@ -50,7 +50,7 @@ class Offer:
         return own.ROUTING if self.mode == ROUTE else own.EVERYWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class _Given:
     """What somebody was given last: the list, or nothing yet since they came."""
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import Final
 
-from fingerpost.records.quick import quick
+from fingerpost.frozen import frozen
 from fingerpost.surfaces.gateway.exchange import ClientRequest, Encoded, Exchange, Methods, Refusal
 from fingerpost.surfaces.gateway.wire.codec import INTERNAL_ERROR, error_message, result_message
 
@@ -15,8 +14,7 @@ log = logging.getLogger("fingerpost.gateway")
 OUR_FAULT: Final = "Something went wrong inside Fingerpost; its log says what. Try again, or report it."
 
 
-@quick
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Answer:
     """The whole JSON-RPC message, and its error code where it is an error."""
 

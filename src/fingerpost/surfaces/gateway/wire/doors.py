@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from fingerpost.frozen import frozen
 from fingerpost.records import Principal
 from fingerpost.surfaces.gateway.wire.codec import INVALID_REQUEST
 from fingerpost.surfaces.gateway.wire.http import HttpFault, Inbound
@@ -22,7 +22,7 @@ _HEADERS: Final = (
 _KEPT: Final = (b"access-control-max-age", b"600")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Preflight:
     """What a browser is told that asks whether a page may call us."""
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, cast
 
+from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
-from fingerpost.records.quick import quick
 from fingerpost.surfaces.gateway.exchange import RequestId
 from fingerpost.surfaces.gateway.wire.codec import INVALID_REQUEST
 
@@ -27,8 +26,7 @@ class NotAMessage(Exception):
         self.request_id = request_id
 
 
-@quick
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Message:
     """One JSON-RPC message. A notification has no id; a response has no method."""
 

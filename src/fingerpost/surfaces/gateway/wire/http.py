@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
-from fingerpost.records.quick import quick
+from fingerpost.frozen import frozen
 from fingerpost.surfaces.gateway.exchange import RequestId
 from fingerpost.surfaces.gateway.wire.codec import INVALID_REQUEST, error_message
 from fingerpost.surfaces.web.asgi import JSON_TYPE, Fault, Header, Receive, Send, respond
@@ -29,8 +28,7 @@ class HttpFault(Fault):
         self.request_id = request_id
 
 
-@quick
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Inbound:
     """One HTTP request at one of our endpoints."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
+
+from fingerpost.frozen import frozen
 
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
@@ -14,7 +15,7 @@ _AUTHORITY = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s\[\]:/@?#]+)(?::(?P<po
 _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - recognised, not bound
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Authority:
     """`host` or `host:port`; the host in small letters, an IPv6 address without brackets."""
 
@@ -23,7 +24,7 @@ class Authority:
     any_port: bool = False  # written as `host:*`
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Origin:
     """Where a web page comes from, its port always said."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from fingerpost.events import EventSink
+from fingerpost.frozen import frozen
 from fingerpost.records import EVERY_RIGHT, JsonObject, Principal
 from fingerpost.store.keys import PREFIX
 from fingerpost.surfaces.web.access.documents import Documents
@@ -40,7 +40,7 @@ class Check(Protocol):
     async def judge(self, credential: str, /) -> Verdict: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class _Refused:
     """A refusal with what only the audit trail hears of it."""
 

@@ -11,10 +11,10 @@ between (a tunnel, a container's port mapping), unless `allowed_hosts` names one
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
+from fingerpost.frozen import frozen
 from fingerpost.settings.model import GatewaySettings
 from fingerpost.surfaces.web.access.addresses import (
     DEFAULT_PORTS,
@@ -31,7 +31,7 @@ _REMEMBERED: Final = 256
 _LONGEST: Final = 300
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Aim:
     """What a request was meant for. `refusal` is a sentence when it was not for us."""
 

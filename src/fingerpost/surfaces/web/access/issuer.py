@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from http import HTTPStatus
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
@@ -19,6 +19,7 @@ import anyio.to_thread
 import httpx2
 import orjson
 
+from fingerpost.frozen import frozen
 from fingerpost.settings.model import SignInSettings
 from fingerpost.surfaces.web.access.addresses import host_of, is_loopback
 
@@ -37,7 +38,7 @@ class IssuerUnreachable(Exception):
     """The issuer's keys cannot be had at the moment."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class _KeySet:
     keys: tuple[Jwk, ...] = field(repr=False)
     fetched: float

@@ -6,12 +6,12 @@ import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import jwt
 
 from fingerpost.errors import ConfigError
+from fingerpost.frozen import frozen
 from fingerpost.settings.model import SignInSettings
 from fingerpost.surfaces.web.access.claims import ClaimsRefused, principal_of, scopes_of
 from fingerpost.surfaces.web.access.issuer import Issuer, IssuerUnreachable, Jwk, is_trustworthy
@@ -31,7 +31,7 @@ ASYMMETRIC: Final = frozenset(
 _TYPES: Final = frozenset({"", "jwt", "at+jwt", "application/at+jwt"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class _Seen:
     verdict: Verdict
     until: float  # by the clock of this process

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from fingerpost.frozen import frozen
 from fingerpost.records import Principal
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Known:
     """Somebody we know."""
 
     principal: Principal
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Unknown:
     """Not a credential of ours. `reason` is for the audit trail; the caller never hears it."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Insufficient:
     """A good token that may not do this. `scopes` are what it would need."""
 
@@ -30,7 +29,7 @@ class Insufficient:
     principal: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Undecided:
     """We cannot tell at the moment; `seconds` is when to ask again."""
 
