@@ -130,13 +130,13 @@ def _init_of(record: type[Any]) -> Any:
     values = {item.name: _value(item, named) for item in everything if item.init or _has_default(item)}
     lines = [
         f"def made({', '.join(head)}):",
-        "    shown = self.__class__",
-        "    if shown is not _record:",  # a class below this one
+        "    _class = self.__class__",
+        "    if _class is not _record:",  # a class below this one
         f"        _set_slowly(self, {', '.join(f'{name}={value}' for name, value in values.items())})",
         "    else:",
         "        _turn_into(self, _twin)",
         *(f"        self.{name} = {value}" for name, value in values.items()),
-        "        self.__class__ = shown",
+        "        self.__class__ = _class",
         *(["    self.__post_init__()"] if hasattr(record, "__post_init__") else []),
     ]
     return _compiled(lines, named)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,6 +19,7 @@ from jsonschema_rs import validator_for
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi import checks
 
+from fingerpost.frozen import frozen
 from fingerpost.records import Right
 from fingerpost.testing import tool_server
 from tests.api.kit import house
@@ -33,7 +33,7 @@ LONG = 1000
 _checks: Any = checks  # only partly typed
 
 
-@dataclass(frozen=True)
+@frozen(kw_only=False)
 class Described:
     """Where the API is, and what lets one in."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 
 from fingerpost import Router
 from fingerpost.errors import ServerUnavailable, StoreUnavailable
+from fingerpost.frozen import frozen
 from fingerpost.records import Right
 from fingerpost.surfaces.api.app import ApiApp, Bounds
 from fingerpost.surfaces.api.doors import Doors
@@ -92,7 +92,7 @@ async def test_methods_that_ask_about_a_path(open_house: House) -> None:
     assert (options.status_code, options.headers["allow"]) == (204, "DELETE, OPTIONS, POST")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Fails:
     how: str
 

