@@ -66,13 +66,13 @@ up: export FINGERPOST_STORE__URL ?= sqlite:///.fingerpost/example.db
 test: install ## Set up everything and run all tests
 	@$(BIN)/python -m pytest
 
-lint: install ## Check style and import direction
+lint: $(VENV)/.ready ## Check style and import direction
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-logo
 
-types: install $(VENV)/.peers ## Check types (pyright, strict)
+types: $(VENV)/.peers node_modules/.ready ## Check types (pyright, strict)
 	@pyright
 
-format: install ## Rewrite the code in the house style
+format: $(VENV)/.ready ## Rewrite the code in the house style
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
 # The peers we are measured against; nobody needs them for anything else.
