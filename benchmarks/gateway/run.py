@@ -47,9 +47,9 @@ async def _run(quick: bool) -> None:
         finally:
             field.stop()
         if not quick:
-            findings += await scale.starting(bench, times=3)
+            findings += await scale.starting(bench, times=5)
             findings += await scale.long_lists(bench, seconds=plan.seconds)
-            findings += await scale.many_servers(bench, seconds=plan.seconds, counts=(5, 20, 50))
+            findings += await scale.many_servers(bench, seconds=plan.seconds, counts=(5, 20, 50), starts=5)
     show_findings(findings)
 
 

@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 if TYPE_CHECKING:
-    from uvicorn._types import ASGISendEvent, HTTPResponseBodyEvent, HTTPResponseStartEvent
+    from uvicorn._types import ASGIReceiveEvent, ASGISendEvent, HTTPResponseBodyEvent, HTTPResponseStartEvent
 
 _APART: Final = frozenset(
     {b"connection", b"transfer-encoding"}
@@ -28,6 +28,14 @@ class WholeCycle(RequestResponseCycle):
 
     _start: HTTPResponseStartEvent | None = None
     _length: int | None = None  # of the body to come
+    whole_body: bytes | None = None  # of the request, where it came in one piece with its head
+
+    async def receive(self) -> ASGIReceiveEvent:
+        body = self.whole_body
+        if body is None or self.disconnected or self.response_complete:
+            return await super().receive()
+        self.whole_body = None
+        return {"type": "http.request", "body": body, "more_body": False}
 
     async def send(self, message: ASGISendEvent) -> None:
         if message["type"] == "http.response.start" and not self.response_started:
@@ -55,10 +63,13 @@ class WholeCycle(RequestResponseCycle):
             or self.scope["method"] == "HEAD"
         ):
             return False
+        headers = [*self.default_headers, *start.get("headers", ())]
+        if HEADER_RE.search(b"".join([name for name, _ in headers])) or HEADER_VALUE_RE.search(
+            b"".join([value for _, value in headers])
+        ):
+            return False  # uvicorn says what is wrong with one of them
         parts = [STATUS_LINE[start["status"]]]
-        for name, value in (*self.default_headers, *start.get("headers", ())):
-            if HEADER_RE.search(name) or HEADER_VALUE_RE.search(value):
-                return False  # uvicorn says what is wrong with it
+        for name, value in headers:
             parts += (name, b": ", value, b"\r\n")
         parts.append(b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n")
         parts.append(body)

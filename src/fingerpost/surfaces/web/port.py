@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import signal
 import socket
 import threading
@@ -15,15 +14,13 @@ import uvicorn
 
 from fingerpost.errors import ConfigError
 from fingerpost.surfaces.web.asgi import AsgiScope, Receive, Send
+from fingerpost.surfaces.web.collecting import collecting_rarely
 from fingerpost.surfaces.web.connections import guarded
 
 KEEP_ALIVE_S: Final = 120  # longer than an agent thinks between two calls
 BACKLOG: Final = 2048
 STOP_S: Final = 5
 PATIENCE_S: Final = 3.0  # for requests that run when we are told to stop
-# New objects between two looks of the garbage collector. A few calls under way at once have made Python's
-# own 700, all of them alive: looking through them finds nothing and takes a twentieth of a call.
-COLLECT_AFTER: Final = 10_000
 
 
 class Served(Protocol):
@@ -62,7 +59,7 @@ async def serve_app(
         backlog=BACKLOG,
     )
     server = _Server(config, app, started)
-    with _collecting_rarely():
+    with collecting_rarely():
         await _serve(server, listening, signals=signals)
 
 
@@ -104,16 +101,6 @@ class _Server(uvicorn.Server):
             server.close()
         await self._app.drain(PATIENCE_S if patience is None else patience)
         await super().shutdown(sockets=sockets)
-
-
-@contextmanager
-def _collecting_rarely() -> Generator[None]:
-    usual = gc.get_threshold()
-    gc.set_threshold(max(usual[0], COLLECT_AFTER), *usual[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*usual)
 
 
 async def _stop_at_signal(server: uvicorn.Server) -> None:

@@ -1,0 +1,191 @@
+"""A head that is known again is read as the parser would read it, and every other goes to the parser."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import uvicorn
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from fingerpost.surfaces.web.connections import GuardedProtocol
+
+PLAIN = b"POST /mcp?a=%20b HTTP/1.1\r\nHost: here\r\nContent-Length: %d\r\nX-Name: one\r\n\r\n"
+TOKEN = b"POST /mcp HTTP/1.1\r\nhost: here\r\nauthorization: Bearer abc\r\ncontent-length: %d\r\n\r\n"
+HEADS = [
+    PLAIN,
+    TOKEN,
+    PLAIN.replace(b"one", b"two"),
+    PLAIN.replace(b"%d", b"00%d"),
+    PLAIN.replace(b"%d", b" %d  "),
+    PLAIN.replace(b"POST", b"PUT"),
+    PLAIN.replace(b"one", b"one\r\nConnection: Keep-Alive"),
+    PLAIN.replace(b"one", b"content-length: 3"),
+    PLAIN.replace(b"X-Name: one", b"Content-Length: 3"),
+    PLAIN.replace(b"one", b"one\r\nExpect: 100-continue"),
+    PLAIN.replace(b"one", b"one\r\nUpgrade: h2c\r\nConnection: upgrade"),
+    PLAIN.replace(b"HTTP/1.1", b"HTTP/1.0"),
+    b"\r\n" + PLAIN,
+    PLAIN.replace(b"\r\nX-Name: one", b""),
+    PLAIN.replace(b": here", b": here\r\nTransfer-Encoding: chunked"),
+]
+LAST = [PLAIN.replace(b"one", b"one\r\nConnection: close")]
+
+
+class Line(asyncio.Transport):
+    """A connection without a network: keeps what is written to it."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 5), "sockname": ("127.0.0.1", 6)})
+        self.written = b""
+        self.closed = False
+
+    def write(self, data: Any) -> None:
+        self.written += bytes(data)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+
+class Counting(GuardedProtocol):
+    """Counts what its parser has to read."""
+
+    parsed = 0
+
+    def on_message_begin(self) -> None:
+        self.parsed += 1
+        super().on_message_begin()
+
+
+class Listener:
+    """One end of a connection, and what its app was asked."""
+
+    def __init__(self, kind: type[HttpToolsProtocol]) -> None:
+        config = uvicorn.Config(
+            self._app, ws="none", log_config=None, log_level="critical", interface="asgi3"
+        )
+        config.load()
+        self.line = Line()
+        self.asked: list[tuple[dict[str, Any], bytes]] = []
+        self.protocol = kind(config, ServerState(), {}, asyncio.get_running_loop())
+        self.protocol.connection_made(self.line)
+
+    async def _app(self, scope: Any, receive: Any, send: Any) -> None:
+        body, more = b"", True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            body, more = body + message["body"], message["more_body"]
+        self.asked.append(({**scope, "headers": list(scope["headers"])}, body))
+        scope["headers"].clear()  # an app may do with it what it likes
+        answer = b"%d bytes" % len(body)
+        headers = [(b"content-length", b"%d" % len(answer))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": answer})
+
+    async def hear(self, data: bytes) -> None:
+        if not self.line.closed:
+            self.protocol.data_received(data)
+            for _ in range(6):
+                await asyncio.sleep(0)
+
+    def leave(self) -> None:
+        self.protocol.connection_lost(None)
+
+
+@contextmanager
+def listening(kind: type[HttpToolsProtocol]) -> Generator[Listener]:
+    listener = Listener(kind)
+    try:
+        yield listener
+    finally:
+        listener.leave()
+
+
+def request(head: bytes, body: bytes) -> bytes:
+    return head.replace(b"%d", b"%d" % len(body)) + body
+
+
+_BODIES = st.sampled_from([b"", b"{}", b'{"a":1}', b"0\r\n\r\n", b"x" * 11])
+_REQUESTS = st.lists(
+    st.tuples(st.one_of(st.sampled_from(HEADS[:3]), st.sampled_from(HEADS)), _BODIES), min_size=1, max_size=9
+)
+_CUTS = st.lists(st.integers(0, 400), max_size=3)
+
+
+@settings(max_examples=150)
+@given(_REQUESTS, st.booleans(), _CUTS)
+def test_any_requests_in_any_pieces_are_heard_as_by_the_parser_alone(
+    requests: list[tuple[bytes, bytes]], at_end: bool, cuts: list[int]
+) -> None:
+    messages = [request(head, body) for head, body in requests]
+    messages += [request(head, b"{}") for head in LAST if at_end]
+    pieces = [piece for message in messages for piece in _cut(message, cuts)]
+
+    async def both() -> None:
+        with listening(Counting) as ours, listening(HttpToolsProtocol) as other:
+            for piece in pieces:
+                await ours.hear(piece)
+                await other.hear(piece)
+            assert _comparable(ours) == _comparable(other)
+
+    asyncio.run(both())
+
+
+def _cut(message: bytes, places: list[int]) -> list[bytes]:
+    """Some messages whole, some in pieces."""
+    if len(message) % 3:
+        return [message]
+    edges = sorted({0, len(message), *(place for place in places if place < len(message))})
+    return [message[start:end] for start, end in pairwise(edges)]
+
+
+def _comparable(listener: Listener) -> tuple[Any, ...]:
+    return listener.asked, listener.line.written, listener.line.closed
+
+
+@pytest.mark.parametrize("head", [PLAIN, TOKEN, HEADS[6]], ids=["plain", "token", "keep-alive"])
+async def test_the_second_time_no_parser_is_needed(head: bytes) -> None:
+    with listening(Counting) as ours:
+        for size in range(6):
+            await ours.hear(request(head, b"x" * size))
+        assert [len(body) for _, body in ours.asked] == [0, 1, 2, 3, 4, 5]
+        assert isinstance(ours.protocol, Counting)
+        assert ours.protocol.parsed == 2  # the first shows where one request ends; the second is learned
+        lengths = [dict(scope["headers"])[b"content-length"] for scope, _ in ours.asked]
+        assert lengths == [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+
+async def test_at_most_four_heads_are_kept() -> None:
+    with listening(Counting) as ours:
+        heads = [PLAIN.replace(b"one", b"%03d" % number) for number in range(9)]
+        for head in (PLAIN, *heads, *heads[-4:], heads[0]):
+            await ours.hear(request(head, b"{}"))
+        assert isinstance(ours.protocol, Counting)
+        assert ours.protocol.parsed == 1 + 9 + 1
+        assert len(ours.asked) == 1 + 9 + 4 + 1
+
+
+async def test_a_long_head_is_not_kept() -> None:
+    with listening(Counting) as ours:
+        for _ in range(3):
+            await ours.hear(request(PLAIN.replace(b"one", b"x" * 5000), b"{}"))
+        assert isinstance(ours.protocol, Counting)
+        assert ours.protocol.parsed == len(ours.asked) == 3
