@@ -2,12 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from threading import Thread
+
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from fingerpost.events import AtOnce, CallRefused, EventsDropped, Later, MemorySink, Teller
+from fingerpost.events import (
+    AtOnce,
+    CallRefused,
+    Event,
+    EventsDropped,
+    Fanout,
+    Later,
+    MemorySink,
+    Teller,
+)
+from fingerpost.events.later import MOMENT_S, MOST
 from fingerpost.records import ErrorKind, utc_now
+
+
+class Together:
+    """Remembers what was handed to it together."""
+
+    def __init__(self) -> None:
+        self.handed: list[list[int]] = []
+
+    def emit(self, event: Event) -> None:
+        self.emit_all([event])
+
+    def emit_all(self, events: Sequence[Event]) -> None:
+        self.handed.append([event.count for event in events if isinstance(event, EventsDropped)])
+
+
+class Failing:
+    def emit(self, event: Event) -> None:
+        raise OSError
+
+
+def _counts(sink: MemorySink) -> list[int]:
+    return [event.count for event in sink.events if isinstance(event, EventsDropped)]
 
 
 async def test_an_event_is_made_when_whoever_tells_of_it_has_gone_on() -> None:
@@ -32,9 +70,93 @@ async def test_what_must_not_wait_is_handed_on_now_and_once() -> None:
     later.flush()
     assert len(sink.events) == 1
     later.tell(EventsDropped, count=2)
-    await anyio.lowlevel.checkpoint()
-    await anyio.sleep(0.01)
+    await anyio.sleep(5 * MOMENT_S)
     assert [event.count for event in sink.events if isinstance(event, EventsDropped)] == [1, 2]
+
+
+async def test_events_of_a_moment_are_handed_on_together() -> None:
+    together = Together()
+    later = Later(together)
+    later.tell(EventsDropped, count=1)
+    await anyio.lowlevel.checkpoint()
+    later.tell(EventsDropped, count=2)
+    assert together.handed == []
+    await anyio.sleep(5 * MOMENT_S)
+    assert together.handed == [[1, 2]]
+
+
+async def test_many_do_not_wait_for_the_moment_to_be_over() -> None:
+    together = Together()
+    later = Later(together)
+    for count in range(MOST):
+        later.tell(EventsDropped, count=count)
+    await anyio.lowlevel.checkpoint()
+    assert together.handed == [list(range(MOST))]
+    later.tell(EventsDropped, count=7)
+    await anyio.sleep(5 * MOMENT_S)
+    assert together.handed[1:] == [[7]]
+
+
+async def test_what_others_tell_comes_behind_what_waits() -> None:
+    sink = MemorySink()
+    everybody = Fanout(sink)
+    later = Later(everybody)
+    later.tell(EventsDropped, count=1)
+    everybody.emit(EventsDropped(count=2))
+    assert _counts(sink) == [1, 2]
+    later.tell(EventsDropped, count=3)
+    await anyio.sleep(5 * MOMENT_S)
+    assert _counts(sink) == [1, 2, 3]
+
+
+async def test_another_thread_does_not_hand_on_what_waits_here() -> None:
+    sink = MemorySink()
+    everybody = Fanout(sink)
+    later = Later(everybody)
+    later.tell(EventsDropped, count=1)
+    await anyio.to_thread.run_sync(later.hand_on)
+    other = Thread(target=everybody.emit, args=(EventsDropped(count=2),))
+    other.start()
+    other.join()
+    later.flush()
+    assert _counts(sink) == [2, 1]
+
+
+async def test_a_sink_that_fails_costs_only_itself() -> None:
+    sink = MemorySink()
+    later = Later(Failing())
+    later.tell(EventsDropped, count=1)
+    later.flush()
+    later = Later(Fanout(Failing(), sink))
+    later.tell(EventsDropped, count=2)
+    later.flush()
+    assert _counts(sink) == [2]
+
+
+@given(st.lists(st.sampled_from(["tell", "emit", "other", "flush", "turn", "moment"]), max_size=40))
+@settings(max_examples=60)
+def test_the_order_is_kept_whoever_tells(steps: list[str]) -> None:
+    async def told() -> tuple[list[int], int]:
+        sink = MemorySink()
+        everybody = Fanout(sink)
+        later = Later(everybody)
+        count = 0
+        for step in steps:
+            if step == "flush":
+                later.flush()
+            elif step in ("turn", "moment"):
+                await anyio.sleep(0 if step == "turn" else 1.2 * MOMENT_S)
+            else:
+                count += 1
+                if step == "tell":
+                    later.tell(EventsDropped, count=count)
+                else:
+                    (later if step == "emit" else everybody).emit(EventsDropped(count=count))
+        later.flush()
+        return _counts(sink), count
+
+    order, count = anyio.run(told)
+    assert order == list(range(1, count + 1))
 
 
 @pytest.mark.parametrize("kind", [AtOnce, Later])
@@ -43,7 +165,7 @@ async def test_secrets_are_masked_however_an_event_is_told(kind: type[AtOnce] | 
     teller: Teller = kind(sink)
     reason = "wrong password=correct-horse-battery"
     teller.tell(CallRefused, call_id="cal_1", error=ErrorKind.DENIED, reason=reason, parameter_errors=())
-    await anyio.sleep(0.01)
+    await anyio.sleep(5 * MOMENT_S)
     (event,) = sink.events
     assert isinstance(event, CallRefused)
     assert "correct-horse" not in event.reason

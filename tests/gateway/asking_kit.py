@@ -152,6 +152,7 @@ class Gateway:
         return await self.router.calls.approvals.waiting()
 
     def events(self, kind: type[Event]) -> list[Any]:
+        self.router.store.journal.complete()  # events of a moment are told together
         return [event for event in self.sink.events if isinstance(event, kind)]
 
     @property

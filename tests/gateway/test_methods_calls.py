@@ -190,6 +190,7 @@ async def test_an_unknown_tool_is_refused_recorded_and_told_what_is_near(tmp_pat
         with pytest.raises(Refusal, match="near are shop__look_around") as refused:
             await it.call("shop__lok_around")
         assert refused.value.code == -32602
+        it.router.store.journal.complete()  # events of a moment are told together
         kinds = [type(event) for event in it.events.events]
         assert CallReceived in kinds
         assert CallRefused in kinds

@@ -12,6 +12,7 @@ from fingerpost.events import (
     Event,
     ExecutionStatusChanged,
     IntentDetected,
+    Later,
     PacketReceived,
     PacketReinjected,
     UnknownEvent,
@@ -79,6 +80,23 @@ async def test_leaving_the_block_by_cancellation_writes_what_was_emitted(open_st
             store.journal.emit(event)
             scope.cancel()
             await anyio.sleep(1)
+    async with open_store() as store:
+        assert [item.event for item in await store.journal.events()] == [event]
+
+
+@pytest.mark.parametrize("how", ["flush", "hasten", "leave"])
+async def test_what_waits_elsewhere_is_taken_along(open_store: OpenStore, how: str) -> None:
+    event = ordinary()
+    async with open_store(flush_ms=60_000) as store:
+        later = Later(store.journal)
+        store.journal.comes_after(later.hand_on)
+        later.emit(event)
+        if how == "flush":
+            await store.journal.flush()
+        elif how == "hasten":
+            store.journal.hasten()
+        if how != "leave":
+            await eventually(lambda: store.statistics.commits == 1)
     async with open_store() as store:
         assert [item.event for item in await store.journal.events()] == [event]
 

@@ -97,6 +97,7 @@ class CallPath:
         self._store = store
         self._settings = settings
         self._events = Later(events)
+        store.journal.comes_after(self._events.hand_on)
         self._policy = Policy(settings.policy, bounds=bounds)
         self._running: dict[str, str] = {}  # the tool of every call under way, by call
         self._contexts: dict[str, CallContext] = {}  # and who makes it

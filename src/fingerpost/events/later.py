@@ -2,18 +2,22 @@
 
 Making an event and handing it to everybody who listens takes a few microseconds, several times that where
 the processor does not have it at hand, and a call has seven of them. Nobody who waits for an answer should
-wait for that: it is done at the end of this turn of the event loop, when a request has been sent and its
-answer is awaited, or when the answer is on its way. The order stays, and so does the time each happened.
+wait for that: events of all calls are gathered for a moment, made, and handed on together. The order stays,
+also among events that others tell meanwhile, and so does the time each happened.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Protocol, cast
+from threading import get_ident
+from typing import Any, Final, Protocol
 
-from fingerpost.events.base import Event, EventSink, Gathering
+from fingerpost.events.base import Event, EventSink
 from fingerpost.events.sinks import Fanout
 from fingerpost.records import utc_now
+
+MOMENT_S: Final = 0.01
+MOST: Final = 64  # events that wait for it
 
 
 class Teller(EventSink, Protocol):
@@ -38,12 +42,14 @@ class AtOnce:
 
 
 class Later:
-    """Does both soon. Belongs to one event loop."""
+    """Does both a moment later. Belongs to one event loop, and to the thread it was made in."""
 
     def __init__(self, sink: EventSink) -> None:
-        self._sink = sink
-        self._gathers = isinstance(sink, Gathering)
+        self._sink = sink if isinstance(sink, Fanout) else Fanout(sink)
+        self._sink.comes_after(self.hand_on)
+        self._thread = get_ident()
         self._waiting: list[Event | tuple[type[Event], dict[str, Any]]] = []
+        self._due: asyncio.TimerHandle | None = None
 
     def emit(self, event: Event) -> None:
         self._keep(event)
@@ -54,15 +60,26 @@ class Later:
 
     def flush(self) -> None:
         """Hand on what waits now."""
-        waiting, self._waiting = self._waiting, []
-        events = [event if isinstance(event, Event) else event[0](**event[1]) for event in waiting]
-        if self._gathers:
-            cast("Gathering", self._sink).emit_all(events)
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+        if not self._waiting:
             return
-        for event in events:
-            self._sink.emit(event)
+        waiting, self._waiting = self._waiting, []
+        self._sink.emit_all(
+            [event if isinstance(event, Event) else event[0](**event[1]) for event in waiting]
+        )
+
+    def hand_on(self) -> None:
+        """The same, for whoever has to come after it; from another thread nobody knows what was before."""
+        if self._waiting and get_ident() == self._thread:
+            self.flush()
 
     def _keep(self, event: Event | tuple[type[Event], dict[str, Any]]) -> None:
-        if not self._waiting:
-            asyncio.get_running_loop().call_soon(self.flush)
         self._waiting.append(event)
+        if len(self._waiting) == 1:
+            self._due = asyncio.get_running_loop().call_later(MOMENT_S, self.flush)
+        elif len(self._waiting) == MOST and self._due is not None:
+            self._due.cancel()  # enough: at the end of this turn
+            self._due = None
+            asyncio.get_running_loop().call_soon(self.flush)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import cast
 
@@ -22,6 +22,7 @@ class Fanout:
     def __init__(self, *sinks: EventSink) -> None:
         self._sinks: list[EventSink] = []
         self._gathering: set[int] = set()  # which of them take several at once
+        self._earlier: list[Callable[[], None]] = []
         self.failures = 0
         for sink in sinks:
             self.add(sink)
@@ -31,7 +32,13 @@ class Fanout:
             self._gathering.add(len(self._sinks))
         self._sinks.append(sink)
 
+    def comes_after(self, hand_on: Callable[[], None]) -> None:
+        """Before one event is told, `hand_on` tells what happened earlier and waits somewhere."""
+        self._earlier.append(hand_on)
+
     def emit(self, event: Event) -> None:
+        for hand_on in self._earlier:
+            hand_on()
         for sink in self._sinks:
             try:
                 sink.emit(event)
@@ -39,7 +46,7 @@ class Fanout:
                 self._note_failure(event)
 
     def emit_all(self, events: Sequence[Event]) -> None:
-        """Several, in order."""
+        """Several, in order, of one that waited with them."""
         for place, sink in enumerate(self._sinks):
             if place in self._gathering:
                 try:

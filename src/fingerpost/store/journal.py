@@ -7,7 +7,7 @@ something dangerous runs: it returns when they are.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -58,6 +58,16 @@ class Journal:
         self._writer = writer
         self._trail = trail
         self._loss = Loss(stand_in=lambda count: (EventsDropped(count=count),))
+        self._earlier: list[Callable[[], None]] = []
+
+    def comes_after(self, hand_on: Callable[[], None]) -> None:
+        """`hand_on` emits what happened and waits somewhere: it belongs to what is flushed, and to an end."""
+        self._earlier.append(hand_on)
+
+    def complete(self) -> None:
+        """Have everything emitted that happened before now."""
+        for hand_on in self._earlier:
+            hand_on()
 
     def emit(self, event: Event) -> None:
         """Write the event with the next group commit. Returns at once, from any thread.
@@ -75,6 +85,7 @@ class Journal:
 
     def hasten(self) -> None:
         """Have what was emitted written at once, without waiting for it: another process may ask for it."""
+        self.complete()
         self._writer.hurry()
 
     async def append(self, *events: Event) -> None:
@@ -82,7 +93,8 @@ class Journal:
         await self._writer.submit(self._write, events)
 
     async def flush(self) -> None:
-        """Returns when everything emitted before is on disk."""
+        """Returns when everything that happened before is on disk."""
+        self.complete()
         await self._writer.submit(self._write, ())
 
     async def events(

@@ -68,7 +68,7 @@ class Store:
         cls,
         url: str | None = None,
         *,
-        flush_ms: float = 25.0,
+        flush_ms: float = 100.0,
         audit: bool = True,
         anchor: Path | None = None,
         lock_wait: float = LOCK_WAIT,
@@ -91,15 +91,16 @@ class Store:
             database, flush_ms=flush_ms, lock_wait=lock_wait, backlog=backlog, upkeep=trail.drop_anchor
         )
         writer.start()
+        store = cls(database, writer, trail, cache)
         try:
-            yield cls(database, writer, trail, cache)
+            yield store
         except BaseException:
             try:
-                await _close(database, writer)
+                await _close(store, database, writer)
             except StoreUnavailable as error:  # the error that ended the block matters more
                 logger.error("%s", error)
             raise
-        await _close(database, writer)
+        await _close(store, database, writer)
 
     @property
     def statistics(self) -> Statistics:
@@ -107,7 +108,8 @@ class Store:
         return self._writer.statistics
 
 
-async def _close(database: Database, writer: Writer) -> None:
+async def _close(store: Store, database: Database, writer: Writer) -> None:
+    store.journal.complete()
     with anyio.CancelScope(shield=True):  # bounded: the writer gives up by itself
         try:
             await writer.close()
