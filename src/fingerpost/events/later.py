@@ -76,10 +76,11 @@ class Later:
             self.flush()
 
     def _keep(self, event: Event | tuple[type[Event], dict[str, Any]]) -> None:
-        self._waiting.append(event)
-        if len(self._waiting) == 1:
+        waiting = self._waiting
+        if not waiting:
             self._due = asyncio.get_running_loop().call_later(MOMENT_S, self.flush)
-        elif len(self._waiting) == MOST and self._due is not None:
+        waiting.append(event)
+        if len(waiting) == MOST and self._due is not None:
             self._due.cancel()  # enough: at the end of this turn
             self._due = None
             asyncio.get_running_loop().call_soon(self.flush)

@@ -6,10 +6,13 @@ import os
 import time
 from datetime import UTC, datetime
 from random import Random
+from typing import Final
 
 _chance = Random()  # noqa: S311 - unique, not secret
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_chance.seed)  # or parent and child would count out the same ids
+_VERSION_AND_VARIANT: Final = 0x7 << 76 | 0x2 << 62
+_RANDOM: Final = (1 << 80) - 1 & ~(0xF << 76 | 0x3 << 62)
 
 
 def new_id(prefix: str) -> str:
@@ -19,10 +22,7 @@ def new_id(prefix: str) -> str:
     would give up the interpreter's lock, and with a busy writer thread wait for it.
     """
     milliseconds = time.time_ns() // 1_000_000
-    value = (milliseconds & ((1 << 48) - 1)) << 80 | _chance.getrandbits(80)
-    value = value & ~(0xF << 76) | (0x7 << 76)
-    value = value & ~(0x3 << 62) | (0x2 << 62)
-    return f"{prefix}_{value:032x}"
+    return f"{prefix}_{milliseconds << 80 | _chance.getrandbits(80) & _RANDOM | _VERSION_AND_VARIANT:032x}"
 
 
 def random_bits(count: int) -> int:
