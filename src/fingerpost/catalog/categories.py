@@ -150,7 +150,7 @@ _PLACES: Final = _by_word()
 def classify(server: str, tool: str, description: str) -> tuple[str, tuple[str, ...]]:
     """The category these words speak for most, and the words that decided it."""
     scores = [0] * len(CATEGORIES)
-    evidence: list[dict[str, None]] = [{} for _ in CATEGORIES]
+    evidence: dict[int, dict[str, None]] = {}
     for weight, spoken in (
         (_NAME_WEIGHT, words(tool)),
         (_SERVER_WEIGHT, words(server)),
@@ -159,12 +159,12 @@ def classify(server: str, tool: str, description: str) -> tuple[str, tuple[str, 
         for word in _unique(spoken):
             for index in _PLACES.get(word, ()):
                 scores[index] += _TEXT_WEIGHT if word in _COMMON else weight
-                evidence[index].setdefault(word)
-    best = max(range(len(CATEGORIES)), key=lambda index: (scores[index], -index))
+                evidence.setdefault(index, {})[word] = None
+    best = scores.index(max(scores))
     if scores[best] < _LEAST_SCORE:
         return GENERAL, ()
     return CATEGORIES[best].name, tuple(evidence[best])[:3]
 
 
 def _unique(spoken: Iterable[str]) -> Iterable[str]:
-    return dict.fromkeys(singular(word) for word in spoken)
+    return dict.fromkeys(map(singular, spoken))

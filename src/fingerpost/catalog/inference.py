@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, cast
 
 from fingerpost.catalog.categories import GENERAL, classify
 from fingerpost.catalog.words import STOP_WORDS, distinct, words
@@ -36,6 +36,7 @@ DEFAULT_TIMEOUT: Final = 60_000
 RESEARCH_TIMEOUT: Final = 300_000
 
 _EMPTY: Final[JsonObject] = {}
+_EXEMPLARY: Final = frozenset({"default", "const", "examples", "enum"})
 
 # Typical milliseconds, typical tokens and priority of a category; the default for what fits none.
 _TYPICAL: Final[Mapping[str, tuple[int, int, int]]] = {
@@ -198,6 +199,8 @@ def parameter_hints(definition: JsonObject) -> ParameterHints:
 
 def _example(schema: JsonObject) -> Json:
     """A value the schema itself names: an example, else the default, else a permitted one."""
+    if _EXEMPLARY.isdisjoint(schema):
+        return None  # most of them
     candidates = [schema.get("default"), schema.get("const")]
     for part, place in (("examples", 0), ("enum", len(candidates) + 1)):
         values = schema.get(part)
@@ -210,4 +213,6 @@ def _example(schema: JsonObject) -> Json:
 
 
 def _mapping(value: Json) -> JsonObject:
+    if type(value) is dict:  # most are, and asking whether something is a Mapping is slow
+        return cast("JsonObject", value)
     return value if isinstance(value, Mapping) else _EMPTY

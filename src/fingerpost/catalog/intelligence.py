@@ -39,17 +39,16 @@ def gather(
     written: Written | None = None,
 ) -> Intelligence:
     """What is known of this tool, from all sources."""
-    if inferring:
-        known = infer(server, name, description, definition, effect)
-        if (hints := shipped(name)) is not None:
-            known = write_over(known, hints, lambda _field: "shipped knowledge of this tool")
-    else:
-        known = uninformed(definition)
+    first = known = (
+        infer(server, name, description, definition, effect) if inferring else uninformed(definition)
+    )
+    if inferring and (hints := shipped(name)) is not None:
+        known = write_over(known, hints, lambda _field: "shipped knowledge of this tool")
     if usage is not None and usage.calls >= LEAST_CALLS:
         known = _learned(known, usage)
     if written is not None:
         known = write_over(known, written.fields, written.reason)
-    return replace(known, latency=_consistent(known.latency))
+    return known if known is first else replace(known, latency=_consistent(known.latency))
 
 
 def _learned(base: Intelligence, usage: UsageProfile) -> Intelligence:
