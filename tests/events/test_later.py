@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from threading import Thread
 
 import anyio
 import anyio.lowlevel
-import anyio.to_thread
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -75,14 +75,19 @@ async def test_what_must_not_wait_is_handed_on_now_and_once() -> None:
 
 
 async def test_events_of_a_moment_are_handed_on_together() -> None:
-    together = Together()
-    later = Later(together)
-    later.tell(EventsDropped, count=1)
-    await anyio.lowlevel.checkpoint()
-    later.tell(EventsDropped, count=2)
-    assert together.handed == []
-    await anyio.sleep(5 * MOMENT_S)
-    assert together.handed == [[1, 2]]
+    for _ in range(20):
+        together = Together()
+        later = Later(together)
+        began = time.monotonic()
+        later.tell(EventsDropped, count=1)
+        await anyio.lowlevel.checkpoint()
+        later.tell(EventsDropped, count=2)
+        within = time.monotonic() - began < MOMENT_S  # a busy machine may take longer for a turn
+        await anyio.sleep(5 * MOMENT_S)
+        if within:
+            assert together.handed == [[1, 2]]
+            return
+    pytest.fail("not one turn of the event loop was quick enough")
 
 
 async def test_many_do_not_wait_for_the_moment_to_be_over() -> None:
@@ -114,10 +119,10 @@ async def test_another_thread_does_not_hand_on_what_waits_here() -> None:
     everybody = Fanout(sink)
     later = Later(everybody)
     later.tell(EventsDropped, count=1)
-    await anyio.to_thread.run_sync(later.hand_on)
-    other = Thread(target=everybody.emit, args=(EventsDropped(count=2),))
-    other.start()
-    other.join()
+    for act in (later.hand_on, lambda: everybody.emit(EventsDropped(count=2))):
+        other = Thread(target=act)
+        other.start()
+        other.join()  # no turn of the event loop, in which the moment could be over
     later.flush()
     assert _counts(sink) == [2, 1]
 
