@@ -1,7 +1,7 @@
 """Records that do not change: quick to define and quick to make.
 
 `@frozen` is `@dataclass(frozen=True, slots=True)` with two differences one can measure. dataclasses write
-and compile five functions for every class, which for our hundreds was an eighth of a start; here each is
+and compile five functions for every class, which for our hundreds was a tenth of a start; here each is
 compiled when it is first needed, if ever. And their frozen `__init__` sets every field by a call of
 `object.__setattr__`, which takes three times as long as `self.field = value`; here a record is of a twin
 class while it is being made, alike but not frozen, and whoever gets to see it sees it frozen.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import fingerpost
-from fingerpost.settings import FlagSettings
+from fingerpost.settings import FlagSettings, LimitSettings
 from fingerpost.settings.reference import BEGIN, END, with_reference
 from tests.requirements import proves
 from tests.settings.surroundings import Surroundings
@@ -23,6 +23,19 @@ OFF_BY_DEFAULT = (
     "preferences",
 )
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
+
+
+def test_the_bounds_on_what_a_server_may_send_are_widened_by_nobody_unnoticed() -> None:
+    assert LimitSettings().model_dump() == {
+        "connect_timeout": 30.0,
+        "list_pages": 200,
+        "tools_per_server": 20_000,
+        "definition_bytes": 262_144,
+        "schema_depth": 64,
+        "response_bytes": 67_108_864,
+        "stderr_bytes": 65_536,
+        "reconnect_max": 60.0,
+    }
 
 
 def test_the_page_holds_exactly_the_reference_of_the_model() -> None:

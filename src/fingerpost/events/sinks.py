@@ -46,7 +46,7 @@ class Fanout:
                 self._note_failure(event)
 
     def emit_all(self, events: Sequence[Event]) -> None:
-        """Several, in order, of one that waited with them."""
+        """Several, in order, from whoever gathered them: that is what `comes_after` would ask for."""
         for place, sink in enumerate(self._sinks):
             if place in self._gathering:
                 try:

@@ -126,7 +126,7 @@ class LimitSettings(Section):
     connect_timeout: float = Field(default=30.0, gt=0, le=600, description="Seconds to connect and list")
     list_pages: int = Field(default=200, ge=1, description="Pages of one tool list")
     tools_per_server: int = Field(default=20_000, ge=1, description="Tools of one server")
-    definition_bytes: int = Field(default=1006 * 1024, ge=1024, description="Size of one tool definition")
+    definition_bytes: int = Field(default=256 * 1024, ge=1024, description="Size of one tool definition")
     schema_depth: int = Field(default=64, ge=4, le=100, description="Nesting of one tool definition")
     response_bytes: int = Field(default=64 * 1024 * 1024, ge=1024, description="Size of one reply")
     stderr_bytes: int = Field(default=64 * 1024, ge=0, description="Kept of a server's stderr")

@@ -1,8 +1,8 @@
 """Heads of requests a connection has seen before.
 
 A client sends the same head with every call on a connection: only the length of the body differs. Such a
-head need not be taken apart again, which is a tenth of what a call costs. It is known again byte for byte;
-whatever else comes goes to the parser. Nothing outlives the connection: a head may hold a credential.
+head need not be taken apart again, which is a twentieth of what a call costs. It is known again byte for
+byte; whatever else comes goes to the parser. Nothing outlives the connection: a head may hold a credential.
 """
 
 from __future__ import annotations
