@@ -103,6 +103,47 @@ def test_memory_is_bounded_by_conversations():
     assert guard.check("third", WRITE) is not None
 
 
+def asked_again(guard: LoopGuard, clock: HandClock, call: Call, *, after: float, times: int) -> int:
+    """How many of these calls, each `after` seconds behind the answer before, are refused."""
+    refused = 0
+    for _ in range(times):
+        if guard.check("talk", call, may_insist=True) is not None:
+            refused += 1
+        else:
+            guard.note("talk", call, "same")
+        clock.turn(after)
+    return refused
+
+
+@proves("D9")
+def test_a_program_that_reads_faster_than_any_model_is_told_once_where_it_may_insist():
+    guard, clock = a_guard()
+    assert asked_again(guard, clock, READ, after=0.01, times=500) == 1
+    clock.turn(1)  # long enough for a model: told again, and heard again
+    assert asked_again(guard, clock, READ, after=0.01, times=500) == 1
+
+
+@proves("D9", "F47")
+def test_who_takes_their_time_is_refused_again_and_again():
+    guard, clock = a_guard()
+    assert asked_again(guard, clock, READ, after=0.2, times=100) == 100 - 6
+
+
+@proves("D9")
+def test_nobody_insists_on_a_write_or_in_a_conversation_of_ours():
+    guard, clock = a_guard()
+    assert asked_again(guard, clock, WRITE, after=0.01, times=100) == 100 - 3
+    guard, _ = a_guard()
+    steps_until_stopped(guard, [READ])
+    assert all(guard.check("talk", READ) for _ in range(50))
+
+
+def test_who_insists_on_one_call_is_told_of_another():
+    guard, clock = a_guard()
+    asked_again(guard, clock, READ, after=0.01, times=20)
+    assert asked_again(guard, clock, POLL, after=0.01, times=100) == 1
+
+
 calls = st.sampled_from([WRITE, OTHER, READ])
 
 

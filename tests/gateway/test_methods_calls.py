@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
 
@@ -225,3 +226,26 @@ async def test_a_client_that_comes_first_waits_for_servers_and_not_for_dead_ones
         assert await it.names() == ["shop__look", "read_result"]
     async with house(tmp_path, shop.spec(), connect=False) as it:
         assert text_of(await it.call("shop__look", {"a": 1})) == '{"a":1}'
+
+
+@proves("F47", "G8")
+async def test_a_client_that_goes_round_in_circles_is_stopped_and_a_busy_program_only_told(
+    tmp_path: Path,
+) -> None:
+    shop = server({"look": {"content": [{"type": "text", "text": "the same as ever"}]}}, look=reading("look"))
+
+    async def look() -> bool:
+        result = await it.call("shop__look")
+        assert not result.get("isError") or "Stop repeating" in text_of(result)
+        return bool(result.get("isError"))
+
+    async with house(tmp_path, shop.spec()) as it:
+        for _ in range(24):
+            assert not await look()
+        for _ in range(3):  # as slow as the quickest of models
+            assert await look()
+            await anyio.sleep(0.15)
+        refused = [await look() for _ in range(100)]
+        assert refused[0]
+        assert sum(refused) < 20  # one; a few more where this machine pauses
+    assert len(shop.seen) == 24 + 100 - sum(refused)

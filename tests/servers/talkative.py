@@ -39,7 +39,8 @@ NOTES = "notes://one"
 class Talkative:
     """The server, and what it saw."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, further_tools: int = 0) -> None:
+        self._further_tools = further_tools
         self.metas: list[dict[str, Any]] = []
         self.states: list[str | None] = []
         self.resources = [types.Resource(uri=NOTES, name="one", title="One")]
@@ -73,6 +74,7 @@ class Talkative:
             self._clients.append(ctx.session._connection)  # pyright: ignore[reportPrivateUsage] - no public name
         schema: dict[str, Any] = {"type": "object"}
         names = ("meta", "report", "ask", "ask_outside", "twice", "wait", "endless", "fail", "sample")
+        names += tuple(f"further_{number}" for number in range(self._further_tools))
         return types.ListToolsResult(tools=[types.Tool(name=name, input_schema=schema) for name in names])
 
     async def _call(

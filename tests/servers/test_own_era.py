@@ -59,6 +59,19 @@ async def test_who_calls_often_is_asked_in_their_own_era_with_what_they_can_do()
     assert told == ["step 1", "step 2", "step 3"]
 
 
+@pytest.mark.parametrize(("further", "enough"), [(100, 3), (300, 1)])
+async def test_where_a_server_has_many_tools_fewer_calls_are_enough(further: int, enough: int) -> None:
+    """It may list them all for each call of the newer era."""
+    caller, server = Person(), Talkative(further_tools=further)
+    async with at_address(server) as (url, record), pool(Server.http("talk", url)) as servers:
+        for calls in range(1, enough + 1):
+            assert len(sessions(servers)) == 0, calls
+            await call(servers, "meta", caller)
+        await eventually(lambda: sessions(servers)._sessions.opened(caller.key) is not None)  # pyright: ignore[reportPrivateUsage] - as above
+        await call(servers, "meta", caller)
+        assert SESSION in record.of("tools/call")[-1][0]
+
+
 async def test_two_sessions_of_callers_are_two_at_the_server() -> None:
     one, two = Person(key="one"), Person(key="two")
     async with at_address(Talkative()) as (url, record), pool(Server.http("talk", url)) as servers:

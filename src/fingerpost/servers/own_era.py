@@ -23,7 +23,8 @@ from fingerpost.servers.opening import Surroundings
 from fingerpost.servers.session import abilities_of
 
 OLDER: Final = "2025-11-25"
-OFTEN: Final = 8  # calls of one session: fewer are not worth a handshake
+OFTEN: Final = 8  # calls of one session: fewer are not worth a handshake,
+LISTED: Final = 240  # unless the server may have listed that many tools for them, all in all
 TRY_AGAIN_SECONDS: Final = 300.0  # after a server did not take the older era
 REMEMBERED: Final = 1000  # sessions
 
@@ -41,8 +42,8 @@ class OwnEra:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def of(self, passage: Passage | None, shared: Connection, tasks: TaskGroup) -> Own | None:
-        """The caller's own connection; None: the shared one is to be used."""
+    def of(self, passage: Passage | None, shared: Connection, tasks: TaskGroup, *, tools: int) -> Own | None:
+        """The caller's own connection; None: the shared one is to be used. `tools`: how many there are."""
         if not self._possible or passage is None or not shared.modern or not shared.is_thin:
             return None
         caller = passage.caller
@@ -51,18 +52,20 @@ class OwnEra:
             return None
         own = self._sessions.opened(caller.key)
         if own is None:
-            self._count(caller.key, caller.capabilities, tasks)
+            calls = self._count(caller.key)
+            if (calls >= OFTEN or calls * tools >= LISTED) and not self._refuses():
+                abilities = abilities_of(caller.capabilities)
+                self._begun = self._sessions.begin(caller.key, tasks, abilities) or self._begun
         return own
 
     def close(self) -> None:
         self._sessions.close()
 
-    def _count(self, key: str, capabilities: JsonObject, tasks: TaskGroup) -> None:
+    def _count(self, key: str) -> int:
         self._calls[key] = calls = self._calls.pop(key, 0) + 1
         if len(self._calls) > REMEMBERED:
             self._calls.popitem(last=False)
-        if calls >= OFTEN and not self._refuses():
-            self._begun = self._sessions.begin(key, tasks, abilities_of(capabilities)) or self._begun
+        return calls
 
     def _refuses(self) -> bool:
         if self._begun is not None and self._begun.connection is None and self._begun.error is not None:

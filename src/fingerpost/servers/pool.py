@@ -217,7 +217,7 @@ class Servers:
 
         async def ask(connection: Connection, clock: Clock) -> dict[str, Any]:
             assert self._tasks is not None
-            own = supervisor.own_era.of(passage, connection, self._tasks)
+            own = supervisor.own_era.of(passage, connection, self._tasks, tools=supervisor.tool_count)
             if own is None:
                 return await connection.call(params, passage=passage, on_progress=on_progress, clock=clock)
             own.users += 1

@@ -94,6 +94,11 @@ class Supervisor:
         """Whether there is a connection of which nobody knows yet that it is over."""
         return self.connection is not None and self.connection.lifeline.setback is None
 
+    @property
+    def tool_count(self) -> int:
+        """How many tools it listed last."""
+        return len(self.listing.definitions) if self.listing is not None else 0
+
     # -- the task -----------------------------------------------------------------------------------
 
     async def run(self) -> None:

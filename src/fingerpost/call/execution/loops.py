@@ -5,18 +5,24 @@ same few steps in turn (A B A B), with nothing new coming of it. Whoever polls
 is not in a loop while the results change; a tool that only reads may be asked
 more often, one that reports progress more often still; and a pause between two
 steps begins a new count, for a loop does not wait.
+
+Through the gateway programs call, too, and a program that reads the same thing
+a thousand times may have its reasons. Whoever asks again sooner than any model
+could have read the refusal is a program: it is told once, then let through.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable
 from itertools import islice
+from typing import TypeVar
 
 from fingerpost.call.execution.door import Clock
 from fingerpost.call.execution.polling import is_polling
 from fingerpost.frozen import frozen
 from fingerpost.records import Call, Effect
+
+V = TypeVar("V")
 
 READ_FACTOR = 2
 POLLING_FACTOR = 10
@@ -24,6 +30,7 @@ LONGEST_ROUND = 4  # steps that take turns
 STEPS = 240  # remembered of one conversation
 CONVERSATIONS = 1000
 PAUSE_SECONDS = 60.0
+QUICK_SECONDS = 0.1  # no model reads a result and writes its next call within that
 
 
 @frozen(kw_only=False)
@@ -48,35 +55,42 @@ class LoopGuard:
         self._clock = clock
         self._conversations = conversations
         self._steps: OrderedDict[str, deque[Step]] = OrderedDict()
+        self._told: OrderedDict[str, tuple[str, float]] = OrderedDict()  # the call refused last, and when
 
-    def check(self, conversation: str, call: Call) -> str | None:
-        """Why this call must not be made again, or None when it may."""
+    def check(self, conversation: str, call: Call, *, may_insist: bool = False) -> str | None:
+        """Why this call must not be made again, or None when it may.
+
+        `may_insist`: a read that is asked for again at once was asked for by a program, and goes through.
+        """
         steps = self._steps.get(conversation)
         if steps is None:
             return None
         for step in islice(reversed(steps), LONGEST_ROUND):
             if step.call == call.fingerprint:
-                return self._round(self._since_pause(steps), call)
-        return None  # most calls are new: they need no closer look
+                break
+        else:
+            return None  # most calls are new: they need no closer look
+        now = self._clock()
+        if may_insist and call.effect is Effect.READ and self._insists(conversation, call, steps[-1], now):
+            return None
+        reason = _round(steps, call, now)
+        if reason is not None:
+            _keep(self._told, conversation, (call.fingerprint, now), most=self._conversations)
+        return reason
 
-    def _round(self, steps: list[Step], call: Call) -> str | None:
-        for length in range(1, LONGEST_ROUND + 1):
-            rounds = self._rounds(steps, length)
-            if rounds and steps[-length].call == call.fingerprint:
-                return _words(steps[-length:], rounds)
-        return None
+    def _insists(self, conversation: str, call: Call, last: Step, now: float) -> bool:
+        refused, at = self._told.get(conversation, ("", 0.0))
+        return refused == call.fingerprint and now - max(at, last.at) <= QUICK_SECONDS
 
     def note(self, conversation: str, call: Call, result: str, *, patience: int = 1) -> None:
         """Remember what came of a call; `result` is the same for the same result.
 
         `patience` is how many times more often than usual it may come again.
         """
-        steps = self._steps.setdefault(conversation, deque(maxlen=STEPS))
-        self._steps.move_to_end(conversation)
+        steps = self._steps.get(conversation) or deque[Step](maxlen=STEPS)
         limit = self._limit(call) * patience
         steps.append(Step(call.tool, call.fingerprint, result, limit, self._clock()))
-        while len(self._steps) > self._conversations:
-            self._steps.popitem(last=False)
+        _keep(self._steps, conversation, steps, most=self._conversations)
 
     def _limit(self, call: Call) -> int:
         if call.effect is not Effect.READ:
@@ -84,26 +98,38 @@ class LoopGuard:
         factor = POLLING_FACTOR if is_polling(call.name) else READ_FACTOR
         return self._repeat_limit * factor
 
-    def _since_pause(self, steps: Iterable[Step]) -> list[Step]:
-        since: list[Step] = []
-        for step in steps:
-            if since and step.at - since[-1].at > PAUSE_SECONDS:
-                since.clear()
-            since.append(step)
-        return since if self._clock() - since[-1].at <= PAUSE_SECONDS else []
 
-    def _rounds(self, steps: list[Step], length: int) -> int:
-        """How often the last `length` steps were made, when that is too often; otherwise 0."""
-        if len(steps) < length:
+def _keep(memory: OrderedDict[str, V], key: str, value: V, *, most: int) -> None:
+    memory[key] = value
+    memory.move_to_end(key)
+    while len(memory) > most:
+        memory.popitem(last=False)
+
+
+def _round(steps: deque[Step], call: Call, now: float) -> str | None:
+    if now - steps[-1].at > PAUSE_SECONDS:
+        return None
+    for length in range(1, min(LONGEST_ROUND, len(steps)) + 1):
+        if steps[-length].call == call.fingerprint and (rounds := _rounds(steps, length)):
+            return _words([steps[place] for place in range(-length, 0)], rounds)
+    return None
+
+
+def _rounds(steps: deque[Step], length: int) -> int:
+    """How often the last `length` steps were made, when that is too often; otherwise 0."""
+    backwards = list(islice(reversed(steps), length))
+    limit = max(step.limit for step in backwards)
+    # Taking turns shows itself sooner: two full rounds of A B are four calls for nothing.
+    enough = limit if length == 1 else max(2, limit - 1)
+    enough = min(enough, STEPS // length)
+    if len(steps) < enough * length:
+        return 0
+    later = backwards[0]
+    for index, step in enumerate(islice(reversed(steps), enough * length)):
+        if later.at - step.at > PAUSE_SECONDS or not step.same(backwards[index % length]):
             return 0
-        last = steps[-length:]
-        limit = max(step.limit for step in last)
-        # Taking turns shows itself sooner: two full rounds of A B are four calls for nothing.
-        enough = limit if length == 1 else max(2, limit - 1)
-        enough = min(enough, STEPS // length)
-        backwards = islice(reversed(steps), enough * length)
-        repeated = [step.same(last[-1 - index % length]) for index, step in enumerate(backwards)]
-        return enough if len(repeated) == enough * length and all(repeated) else 0
+        later = step
+    return enough
 
 
 def _words(steps: list[Step], rounds: int) -> str:

@@ -170,8 +170,10 @@ class Runner:
         # a key's holders ask would look like one conversation.
         exempt = plan.continues or plan.has_no_session
         guarded = conversation if self._flags.loop_guard and not exempt else None
-        if guarded is not None and (reason := self._loops.check(guarded, plan.call)) is not None:
-            return _loop(plan.call, reason)
+        if guarded is not None:
+            reason = self._loops.check(guarded, plan.call, may_insist=plan.is_passed_on)
+            if reason is not None:
+                return _loop(plan.call, reason)
         execution = await self._once(plan)
         if guarded is not None and not (execution.result is not None and awaits_input(execution.result)):
             self._loops.note(guarded, plan.call, _imprint(execution), patience=patience)

@@ -14,8 +14,8 @@ import uvicorn
 
 from fingerpost.errors import ConfigError
 from fingerpost.surfaces.web.asgi import AsgiScope, Receive, Send
-from fingerpost.surfaces.web.collecting import collecting_rarely
 from fingerpost.surfaces.web.connections import guarded
+from fingerpost.surfaces.web.interpreter import tuned_for_serving
 
 KEEP_ALIVE_S: Final = 120  # longer than an agent thinks between two calls
 BACKLOG: Final = 2048
@@ -59,7 +59,7 @@ async def serve_app(
         backlog=BACKLOG,
     )
     server = _Server(config, app, started)
-    with collecting_rarely():
+    with tuned_for_serving():
         await _serve(server, listening, signals=signals)
 
 

@@ -37,8 +37,8 @@ from fingerpost.surfaces.gateway.wire.premises import Premises
 from fingerpost.surfaces.gateway.wire.questions import Questions, cannot_be_asked
 from fingerpost.surfaces.gateway.wire.running import Running
 from fingerpost.surfaces.gateway.wire.sessions import Session
-from fingerpost.surfaces.web.collecting import collecting_rarely
 from fingerpost.surfaces.web.gate import Endpoint
+from fingerpost.surfaces.web.interpreter import tuned_for_serving
 
 GRACE_S: Final = 3.0  # for what runs when the client closes its side
 
@@ -59,7 +59,7 @@ async def serve_stdio(
 ) -> None:
     """Serve until the client closes its side, or a signal. `descriptors` are ours to read and to write."""
     with ExitStack() as stack:
-        stack.enter_context(collecting_rarely())
+        stack.enter_context(tuned_for_serving())
         reading, writing = descriptors or stack.enter_context(own_streams())
         premises = Premises(methods, settings, events, Listeners() if audience is None else audience)
         endpoint = endpoint or replace(_DEFAULT, mode=settings.mode)
