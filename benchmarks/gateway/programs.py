@@ -33,6 +33,8 @@ class Program:
         folder: Path | None = None,
     ) -> None:
         self.log = log
+        # A library from a registry has its byte code beside it. A checkout must be allowed to keep its own.
+        inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         self.started = time.perf_counter()
         with log.open("ab") as output:
             self._child = subprocess.Popen(
@@ -40,7 +42,7 @@ class Program:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env={**os.environ, **(environment or {})},
+                env={**inherited, **(environment or {})},
                 cwd=folder,
             )
         self._process = psutil.Process(self._child.pid)

@@ -16,7 +16,7 @@ def wait_option(command: Command) -> Command:
     return click.option(
         "--wait",
         type=click.FloatRange(min=0.1),
-        default=10.0,
+        default=20.0,
         show_default=True,
         metavar="SECONDS",
         help="Show what there is after this long, even if a server is still connecting.",
