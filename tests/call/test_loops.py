@@ -103,10 +103,11 @@ def test_memory_is_bounded_by_conversations():
     assert guard.check("third", WRITE) is not None
 
 
-def asked_again(guard: LoopGuard, clock: HandClock, call: Call, *, after: float, times: int) -> int:
-    """How many of these calls, each `after` seconds behind the answer before, are refused."""
+def asked_again(guard: LoopGuard, clock: HandClock, *turn: Call, after: float, times: int) -> int:
+    """How many of these calls in turn, each `after` seconds behind the answer before, are refused."""
     refused = 0
-    for _ in range(times):
+    for number in range(times):
+        call = turn[number % len(turn)]
         if guard.check("talk", call, may_insist=True) is not None:
             refused += 1
         else:
@@ -142,6 +143,11 @@ def test_who_insists_on_one_call_is_told_of_another():
     guard, clock = a_guard()
     asked_again(guard, clock, READ, after=0.01, times=20)
     assert asked_again(guard, clock, POLL, after=0.01, times=100) == 1
+
+
+def test_a_program_may_also_take_turns():
+    guard, clock = a_guard()
+    assert 1 <= asked_again(guard, clock, READ, POLL, after=0.01, times=1000) <= 2
 
 
 calls = st.sampled_from([WRITE, OTHER, READ])

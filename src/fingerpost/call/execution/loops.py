@@ -55,7 +55,8 @@ class LoopGuard:
         self._clock = clock
         self._conversations = conversations
         self._steps: OrderedDict[str, deque[Step]] = OrderedDict()
-        self._told: OrderedDict[str, tuple[str, float]] = OrderedDict()  # the call refused last, and when
+        # When the calls refused last were, by conversation and fingerprint.
+        self._told: OrderedDict[str, OrderedDict[str, float]] = OrderedDict()
 
     def check(self, conversation: str, call: Call, *, may_insist: bool = False) -> str | None:
         """Why this call must not be made again, or None when it may.
@@ -65,22 +66,25 @@ class LoopGuard:
         steps = self._steps.get(conversation)
         if steps is None:
             return None
-        for step in islice(reversed(steps), LONGEST_ROUND):
-            if step.call == call.fingerprint:
-                break
-        else:
+        lately = islice(reversed(steps), LONGEST_ROUND)
+        last = next((step for step in lately if step.call == call.fingerprint), None)
+        if last is None:
             return None  # most calls are new: they need no closer look
         now = self._clock()
-        if may_insist and call.effect is Effect.READ and self._insists(conversation, call, steps[-1], now):
+        if may_insist and call.effect is Effect.READ and self._insists(conversation, last, now):
             return None
         reason = _round(steps, call, now)
         if reason is not None:
-            _keep(self._told, conversation, (call.fingerprint, now), most=self._conversations)
+            told = self._told.get(conversation) or OrderedDict[str, float]()
+            _keep(told, call.fingerprint, now, most=LONGEST_ROUND)
+            _keep(self._told, conversation, told, most=self._conversations)
         return reason
 
-    def _insists(self, conversation: str, call: Call, last: Step, now: float) -> bool:
-        refused, at = self._told.get(conversation, ("", 0.0))
-        return refused == call.fingerprint and now - max(at, last.at) <= QUICK_SECONDS
+    def _insists(self, conversation: str, last: Step, now: float) -> bool:
+        """Whether the call of this step was refused, and has hardly been out of sight since."""
+        told = self._told.get(conversation)
+        at = told.get(last.call) if told is not None else None
+        return at is not None and now - max(at, last.at) <= QUICK_SECONDS
 
     def note(self, conversation: str, call: Call, result: str, *, patience: int = 1) -> None:
         """Remember what came of a call; `result` is the same for the same result.
