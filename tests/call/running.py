@@ -24,8 +24,9 @@ from fingerpost.records import (
 )
 from fingerpost.servers import Servers
 from fingerpost.settings.model import CallSettings, FlagSettings, LimitSettings
+from tests.patience import PATIENCE_S
 
-PATIENCE = 20.0  # for what takes milliseconds when the machine is idle
+PATIENCE = PATIENCE_S
 
 E = TypeVar("E", bound=Event)
 

@@ -48,7 +48,7 @@ def test_python_blocks_run(block: Block, tmp_path: Path, surroundings: dict[str,
         env=surroundings,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=150,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -70,7 +70,7 @@ def test_console_blocks_print_what_they_show(block: Block, surroundings: dict[st
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=50,
+            timeout=150,
             check=False,
         )
         assert matches(step.expected, done.stdout), f"$ {step.command}\n{done.stdout}"

@@ -10,6 +10,7 @@ import pytest
 from fingerpost.records import Era, Principal, Scope
 from fingerpost.testing import tool_server
 from tests.gateway.methods_kit import ALL, ROUTE, Library, house, reading, request
+from tests.patience import PATIENCE_S
 from tests.requirements import proves
 
 TOOLS = "notifications/tools/list_changed"
@@ -53,7 +54,7 @@ async def test_whoever_only_listens_hears_too(tmp_path: Path) -> None:
             session="listen-1",
         )
         assert honoured == {"notifications": {"toolsListChanged": True}}
-        with anyio.fail_after(1.0):
+        with anyio.fail_after(PATIENCE_S):
             await shop.replace([reading("price"), reading("stock")])
             await it.crowd.until(1)
         assert it.crowd.of("listen-1") == [TOOLS]

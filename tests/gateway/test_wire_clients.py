@@ -22,6 +22,7 @@ from fingerpost.surfaces.serve import serve
 from fingerpost.surfaces.web.port import address_of, listen_at, serve_app
 from tests.gateway.wire_client import ask, called, line_to, modern, modern_headers, open_session
 from tests.gateway.wire_parts import Address, OpenGate, Place, SmallMethods, small_gateway
+from tests.patience import PATIENCE_S
 from tests.requirements import proves
 
 
@@ -92,7 +93,7 @@ async def test_a_signal_ends_it_in_good_order():
                 assert (await listen.event())["result"]["resultType"] == "complete"
                 methods.proceed.set()
                 assert (await call.got()).json["result"]["content"][0]["text"] == "waited"
-                with anyio.fail_after(5):
+                with anyio.fail_after(PATIENCE_S):
                     await stopped.wait()
 
 

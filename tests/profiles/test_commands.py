@@ -48,7 +48,7 @@ def run(variables: dict[str, str]) -> Run:
     """Any command, as a process."""
     environ = {**os.environ, **variables, "PATH": os.pathsep.join([warm.folder(), PATH]), "COLUMNS": "160"}
     return lambda *arguments: subprocess.run(
-        ["fingerpost", *arguments], env=environ, capture_output=True, text=True, timeout=50, check=False
+        ["fingerpost", *arguments], env=environ, capture_output=True, text=True, timeout=150, check=False
     )
 
 

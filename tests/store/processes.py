@@ -12,6 +12,8 @@ import anyio
 from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 
+from tests.patience import PATIENCE_S
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -46,7 +48,7 @@ async def lines(process: Process) -> AsyncIterator[str]:
 
 async def said(name: str, url: str, anchor: Path, *rest: str) -> list[str]:
     """Everything a program says until it ends by itself."""
-    with anyio.fail_after(50):
+    with anyio.fail_after(PATIENCE_S):
         async with started(name, url, anchor, *rest) as process:
             everything = [line async for line in lines(process)]
             assert await process.wait() == 0

@@ -75,7 +75,7 @@ class Person:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=50,
+            timeout=150,
             check=False,
         )
 

@@ -13,6 +13,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.requirements import proves
 from tests.surfaces.conftest import Person, tool
 from tests.surfaces.strong_model import StrongModel, beside, runs
@@ -143,14 +144,14 @@ async def test_control_c_stops_the_answer_and_the_model_hears_of_it(clerk: Perso
         )
         async with process:
             assert process.stdout is not None
-            with anyio.fail_after(40):
+            with anyio.fail_after(PATIENCE_S):
                 await model.halfway.wait()
                 said = b""
                 while len(said) < 12:  # it is there while the model is still writing
                     said += await process.stdout.receive()
             assert said == b"It is noon i"
             process.send_signal(signal.SIGINT)
-            with anyio.fail_after(40):
+            with anyio.fail_after(PATIENCE_S):
                 assert await process.wait() == 130
                 await model.gone.wait()
 
@@ -385,7 +386,7 @@ async def test_a_reader_that_leaves_ends_the_answer_quietly(person: Person) -> N
                 env=person.environment,
                 capture_output=True,
                 text=True,
-                timeout=50,
+                timeout=150,
                 check=False,
             )
         )
