@@ -23,8 +23,8 @@ from fingerpost.servers.opening import Surroundings
 from fingerpost.servers.session import abilities_of
 
 OLDER: Final = "2025-11-25"
-OFTEN: Final = 8  # calls of one session: fewer are not worth a handshake,
-LISTED: Final = 240  # unless the server may have listed that many tools for them, all in all
+OFTEN: Final = 64  # calls of one session: opening another for it takes us as long as twenty of them,
+LISTED: Final = 1920  # unless the server may have listed that many tools for them, all in all
 TRY_AGAIN_SECONDS: Final = 300.0  # after a server did not take the older era
 REMEMBERED: Final = 1000  # sessions
 
