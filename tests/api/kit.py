@@ -21,7 +21,7 @@ from fingerpost.surfaces.web.access import Doorkeeper, open_gate
 from fingerpost.surfaces.web.front import Front
 from fingerpost.surfaces.web.port import address_of, listen_at, serve_app
 
-PATIENCE_S = 50.0
+PATIENCE_S = 20.0
 
 
 def settings(folder: Path, **more: Any) -> Settings:

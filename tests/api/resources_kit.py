@@ -25,7 +25,7 @@ from fingerpost.surfaces.web.front import Front
 from fingerpost.surfaces.web.port import address_of, listen_at, serve_app
 from tests.api.kit import settings
 
-PATIENCE_S = 50.0
+PATIENCE_S = 20.0
 
 
 def reading(name: str, description: str = "", **more: Any) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from fingerpost.testing import HANG, ToolServer, tool_server
 from tests.api.kit import House, house, listening_to
 from tests.journeys.recorder import READS, tool
 from tests.journeys.world import playing, review, select
-from tests.patience import PATIENCE_S
 from tests.requirements import proves
 
 READ = select("files__read_file", {"path": "a.txt"})
@@ -128,7 +127,7 @@ async def test_whoever_leaves_stops_the_work_for_them(tmp_path: Path) -> None:
 
                     tasks.start_soon(leave_when_begun)
                     await opened.post("/api/ask", {"request": WISH, "mode": "staged"})
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(5):
             await opened.api.drain(5)
 
 

@@ -15,7 +15,6 @@ from fingerpost.surfaces.web.access.tries import PER_REMOTE
 from fingerpost.testing import tool_server
 from tests.api.kit import House, house, listening_to
 from tests.journeys.recorder import DESTROYS, READS, tool
-from tests.patience import PATIENCE_S
 from tests.requirements import proves
 
 TOOLS = (
@@ -51,7 +50,7 @@ async def test_a_stream_ends_with_the_key_that_opened_it(tmp_path: Path, way: st
         async with listening_to(opened, "/api/live", headers=headers) as listener:
             await listener.next("lines")
             await opened.router.store.keys.revoke("wendy")
-            with anyio.fail_after(PATIENCE_S), pytest.raises(EOFError):
+            with anyio.fail_after(15), pytest.raises(EOFError):
                 while True:
                     await listener.next()
 
@@ -146,4 +145,4 @@ async def test_a_request_of_blanks_is_read_at_once(tmp_path: Path, gap: str) -> 
         began = time.process_time()
         got = await opened.post("/api/route", {"request": f"read{gap * 99_000}it"})
         assert got.status_code == 200
-        assert time.process_time() - began < 5
+        assert time.process_time() - began < 1

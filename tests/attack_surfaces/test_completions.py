@@ -20,7 +20,6 @@ from fingerpost.surfaces.completions.approvals import LOOK_EVERY_S
 from fingerpost.testing import ScriptedModel, calls
 from tests.completions.kit import MAP, Place, ask, house, user
 from tests.completions.test_approvals import NOT_HELD, body, decide, writes
-from tests.patience import PATIENCE_S
 from tests.requirements import proves
 
 ASKED = {"model": "fingerpost", "messages": [user("Good morning")]}
@@ -38,7 +37,7 @@ async def test_a_path_of_many_slashes_holds_nobody_up(place: Place) -> None:
         began = time.process_time()
         got = await client.get(f"/v1/{'/' * 50_000}x")
     assert got.status_code == 404
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 3
 
 
 @pytest.mark.parametrize(
@@ -110,7 +109,7 @@ async def test_a_caller_who_left_leaves_no_request_that_seems_to_run(tmp_path: P
             tasks.start_soon(leave)
             await reached.wait()
             tasks.cancel_scope.cancel()
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(10):
             while not (ends := await opened.router.store.journal.events(kinds=("route_ended",))):
                 await opened.router.store.journal.flush()
                 await anyio.sleep(0.02)
@@ -127,7 +126,7 @@ async def test_a_store_that_is_gone_for_a_moment_does_not_end_a_held_request(tmp
         async def held() -> None:
             answers.append(await ask(opened, body()))
 
-        with opened.router.live.subscribe() as events, anyio.fail_after(PATIENCE_S):
+        with opened.router.live.subscribe() as events, anyio.fail_after(10):
             tasks.start_soon(held)
             pending_id = await _asked(events)
         await opened.router.store.journal.flush()

@@ -153,7 +153,7 @@ def test_two_people_deciding_at_the_same_time_get_one_decision(person: Person) -
         )
         for word in ("approve", "reject")
     ]
-    heard = [json.loads(process.communicate(timeout=150)[0]) for process in running]
+    heard = [json.loads(process.communicate(timeout=50)[0]) for process in running]
     assert heard[0] == heard[1]
     assert sorted(process.returncode for process in running) == [0, 1]
     assert (spent(person, call) is not None) is (heard[0]["decision"] == Decision.APPROVED)

@@ -12,7 +12,6 @@ from fingerpost.errors import CallError, LimitReached
 from fingerpost.records import Call, Effect, Execution
 from fingerpost.testing import tool_server
 from tests.call.running import Bench, HandClock, a_call, a_context, bench, lasting, leave
-from tests.patience import PATIENCE_S
 from tests.requirements import proves
 
 
@@ -39,7 +38,7 @@ async def test_independent_reads_run_side_by_side_and_come_back_in_order():
     servers = [tool_server(name, ["read"], call=meet) for name in ("a", "b")]
     calls = [a_call(f"{name}/read", {"n": number}) for number, name in enumerate("abab")]
     async with bench(*(server.spec() for server in servers)) as b:
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(10):
             done = await b.runner.run_many([plan_for(call) for call in calls])
     assert [execution.call for execution in done] == calls
     assert [execution.error for execution in done] == [None] * 4
@@ -119,7 +118,7 @@ async def test_progress_is_seen_by_who_polls():
             return ""
 
         handle = background.start(work, tool="notes/read")
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(5):
             await told.wait()
         status = background.poll(handle)
         assert (status.progress, status.total) == (3, 10)
@@ -143,7 +142,7 @@ async def test_a_background_call_that_is_called_off_ends_at_the_server_too():
         Background[Execution]() as background,
     ):
         handle = await in_background(background, b, a_call("notes/read"))
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(10):
             await began.wait()
             assert await background.cancel(handle) is True
             await ended.wait()

@@ -18,7 +18,6 @@ from fingerpost.errors import CallError, StoreUnavailable
 from fingerpost.events import CallEvent, CallRuled, MemorySink
 from fingerpost.records import CallContext, Decision, Effect, ErrorKind, Outcome, Scope, ToolCall, new_id
 from fingerpost.testing import ToolServer, tool_server
-from tests.patience import PATIENCE_S
 from tests.requirements import proves
 
 READ = {
@@ -317,7 +316,7 @@ async def test_calls_made_in_one_breath_run_side_by_side_and_answer_in_order(tmp
             (ToolCall(name="read_note", arguments={"path": name}), CallContext(call_id=new_id("cal")))
             for name in ("a", "b", "c")
         ]
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(10):
             outcomes = await here.router.calls.call_many(wishes)
         assert [outcome.content for outcome in outcomes] == ["a", "b", "c"]
 
@@ -351,7 +350,7 @@ async def test_while_the_store_is_locked_nothing_that_writes_runs(tmp_path: Path
     async with house(tmp_path) as here:
         locker = await anyio.to_thread.run_sync(_locked, tmp_path / "s.db")
         try:
-            with anyio.fail_after(PATIENCE_S):
+            with anyio.fail_after(50):
                 outcome = await here.router.call("write_note", {"path": "a", "text": "b"})
         finally:
             await anyio.to_thread.run_sync(locker.close)
@@ -373,7 +372,7 @@ async def test_pins_wait_for_a_store_that_is_locked_when_the_first_tools_come(tm
                 await router.store.pins.remove("nobody/nothing")
         finally:
             await anyio.to_thread.run_sync(locker.close)
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(30):
             while not await router.store.pins.all():  # noqa: ASYNC110 - another task stores them
                 await anyio.sleep(0.1)
 
@@ -472,7 +471,7 @@ async def test_a_caller_who_leaves_in_the_middle_leaves_the_end_in_the_audit_tra
             tasks.start_soon(
                 here.router.call, tool, {"path": "a", **({"text": "b"} if "write" in tool else {})}
             )
-            with anyio.fail_after(PATIENCE_S):
+            with anyio.fail_after(10):
                 await began.wait()
             tasks.cancel_scope.cancel()
         await here.router.store.journal.flush()

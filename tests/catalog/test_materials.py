@@ -57,7 +57,7 @@ def test_an_address_is_recognised_by_its_template(
 def test_no_template_makes_matching_slow_or_fail(pieces: list[str], text: str) -> None:
     began = time.process_time()
     Template.read("x://" + "".join(pieces)).fits("x://" + text)
-    assert time.process_time() - began < 2.0
+    assert time.process_time() - began < 0.5
 
 
 @proves("G8")
@@ -65,7 +65,7 @@ def test_contrived_templates_and_addresses_take_little_time() -> None:
     slow = Template.read("x://" + "{+a}-" * 30 + "!")
     began = time.process_time()
     assert not slow.fits("x://" + "-" * 4000)
-    assert time.process_time() - began < 5.0
+    assert time.process_time() - began < 2.0
 
 
 @proves("G8")

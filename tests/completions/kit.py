@@ -18,7 +18,7 @@ from fingerpost.surfaces.web.access import open_gate
 from fingerpost.surfaces.web.port import address_of, listen_at, serve_app
 from fingerpost.testing import ScriptedModel, ToolServer, tool_server
 
-PATIENCE_S = 50.0
+PATIENCE_S = 20.0
 MAP: dict[str, Any] = {
     "type": "function",
     "function": {

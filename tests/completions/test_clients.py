@@ -13,7 +13,6 @@ from openai import OpenAI
 
 from fingerpost.testing import ScriptedModel, calls
 from tests.completions.kit import house, user
-from tests.patience import PATIENCE_S
 from tests.programs import program
 from tests.requirements import proves
 
@@ -114,7 +113,7 @@ def _ids(client: OpenAI) -> list[str]:
 @proves("O1")
 async def test_the_client_of_node(tmp_path: Path):
     async with house(tmp_path, tells_time()) as place:
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(30):
             done = await anyio.run_process([program("node"), str(NODE), f"{place.address}/v1"], check=False)
     assert done.returncode == 0, done.stderr.decode()
     told = json.loads(done.stdout)

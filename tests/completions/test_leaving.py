@@ -17,7 +17,6 @@ from fingerpost.testing import HANG, ScriptedModel, calls, served, tool_server
 from tests.completions.kit import house, settings, user
 from tests.completions.kit import served as serving
 from tests.llm.wire_server import Hanging, said
-from tests.patience import PATIENCE_S
 from tests.requirements import proves
 
 
@@ -55,7 +54,7 @@ async def leave_when(reached: anyio.Event, address: str, **more: Any) -> None:
 async def test_a_client_that_leaves_ends_the_question_to_the_model(tmp_path: Path, stream: bool):
     model = Patient()
     async with house(tmp_path, model) as place:
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(10):
             await leave_when(model.reached, place.address, stream=stream)
             await model.gone.wait()
 
@@ -70,7 +69,7 @@ async def test_the_upstream_server_sees_the_connection_close(tmp_path: Path):
             Router(settings=settings(tmp_path), model=model) as router,
             serving(router) as (at, _),
         ):
-            with anyio.fail_after(PATIENCE_S):
+            with anyio.fail_after(10):
                 await leave_when(upstream.reached, at, stream=True)
                 await upstream.gone.wait()
 
@@ -97,7 +96,7 @@ async def test_a_client_that_leaves_ends_the_call_of_a_tool(tmp_path: Path):
     async with Router((slow.spec(),), settings=settings(tmp_path), model=model) as router:
         await router.connect()
         async with serving(router) as (address, _):
-            with anyio.fail_after(PATIENCE_S):
+            with anyio.fail_after(10):
                 await leave_when(reached, address, stream=True)
                 await gone.wait()
 

@@ -17,7 +17,6 @@ import pytest
 from fingerpost.records import Choice
 from fingerpost.store import Store
 from tests.evals.conftest import QUERIES, TOOLS, read_lines, write_lines
-from tests.patience import PATIENCE_S
 from tests.requirements import proves
 from tests.surfaces.conftest import Person, tool
 from tests.test_public_api import HEAVY, loaded_by
@@ -119,7 +118,7 @@ def test_what_was_written_survives_an_interruption(person: Person) -> None:
 
 async def _until_written(out: Path) -> None:
     file = anyio.Path(out)
-    with anyio.fail_after(PATIENCE_S):
+    with anyio.fail_after(40):
         while not (await file.exists() and (await file.stat()).st_size > 2000):  # noqa: ASYNC110 - a process writes it
             await anyio.sleep(0.05)
 

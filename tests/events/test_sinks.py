@@ -20,7 +20,6 @@ from fingerpost.events import (
     ToolDropped,
 )
 from fingerpost.records import Packet
-from tests.patience import PATIENCE_S
 from tests.requirements import proves
 
 
@@ -57,7 +56,7 @@ async def test_one_slow_reader_takes_nothing_from_another() -> None:
                 if len(seen) == 50:
                     return
 
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(5):
             async with anyio.create_task_group() as group:
                 group.start_soon(read)
                 for number in range(50):
@@ -68,7 +67,7 @@ async def test_one_slow_reader_takes_nothing_from_another() -> None:
 
 async def test_a_reader_waits_for_what_comes_later() -> None:
     feed = LiveFeed()
-    with feed.subscribe() as reader, anyio.fail_after(PATIENCE_S):
+    with feed.subscribe() as reader, anyio.fail_after(5):
         async with anyio.create_task_group() as group:
 
             async def later() -> None:

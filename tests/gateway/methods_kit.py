@@ -24,7 +24,6 @@ from fingerpost.records import Era, Principal, ServerSpec, new_id
 from fingerpost.surfaces.gateway.exchange import HANDSHAKE, MODERN, ClientRequest, Encoded, Refusal
 from fingerpost.surfaces.gateway.methods import GatewayMethods, open_methods
 from fingerpost.surfaces.web.gate import Endpoint
-from tests.patience import PATIENCE_S
 
 LOCAL = Principal(name="local")
 ALL = Endpoint(path="/mcp/all", mode="all")
@@ -162,7 +161,7 @@ async def house(
         yield House(router, methods, crowd, events)
 
 
-async def until(holds: Callable[[], bool], *, seconds: float = PATIENCE_S) -> None:
+async def until(holds: Callable[[], bool], *, seconds: float = 10) -> None:
     """Wait for something that happens behind the answer to a request."""
     with anyio.fail_after(seconds):
         while not holds():  # noqa: ASYNC110 - the servers of these tests have nothing to wait on

@@ -17,7 +17,6 @@ from fingerpost.records import Decision, Principal
 from fingerpost.surfaces.serve import serve
 from fingerpost.surfaces.web.gate import Denial, Endpoint
 from tests.gateway.asking_servers import RoundsServer, SessionServer
-from tests.patience import PATIENCE_S
 from tests.requirements import proves
 
 pytestmark = pytest.mark.anyio
@@ -74,7 +73,7 @@ async def house(folder: Path, **chosen: Any) -> AsyncGenerator[House]:
                 await serve(router, host="127.0.0.1", port=0, gate=OpenGate(), started=started, signals=False)
 
             tasks.start_soon(run)
-            with anyio.fail_after(PATIENCE_S):
+            with anyio.fail_after(20):
                 await up.wait()
             yield House(router, f"{found[0]}/mcp/all", old, new)
             tasks.cancel_scope.cancel()

@@ -15,7 +15,6 @@ from fingerpost.servers.caller import Passage
 from fingerpost.surfaces.gateway.exchange import ClientRequest, Refusal
 from tests.gateway.asking_kit import EVE, Gateway, accept, gateway, request, saying
 from tests.gateway.asking_servers import IMITATION, RoundsServer, SessionServer
-from tests.patience import PATIENCE_S
 from tests.requirements import proves
 
 pytestmark = pytest.mark.anyio
@@ -53,7 +52,7 @@ async def refused(work: Any, words: str) -> None:
 
 async def ended(house: Gateway) -> None:
     """The parked calls are over. They end by themselves, at the latest when the test's time is up."""
-    with anyio.fail_after(PATIENCE_S):
+    with anyio.fail_after(10):
         while len(house.asked.parking):  # noqa: ASYNC110 - nothing tells a client that a call it left is over
             await anyio.sleep(0.02)
 
@@ -206,7 +205,7 @@ async def test_nobody_comes_back_and_the_call_ends_with_a_record(tmp_path: Path)
 async def test_a_client_that_leaves_ends_its_call(tmp_path: Path) -> None:
     old = SessionServer()
     async with gateway(tmp_path, old.spec) as house:
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(20):
             async with anyio.create_task_group() as client:
                 client.start_soon(house.call, asking("old__hang"))
                 while not old.begun:  # noqa: ASYNC110 - see `ended`

@@ -10,7 +10,6 @@ import pytest
 from fingerpost.records import Era, Principal, Scope
 from fingerpost.testing import tool_server
 from tests.gateway.methods_kit import ALL, ROUTE, Library, house, reading, request
-from tests.patience import PATIENCE_S
 from tests.requirements import proves
 
 TOOLS = "notifications/tools/list_changed"
@@ -54,7 +53,7 @@ async def test_whoever_only_listens_hears_too(tmp_path: Path) -> None:
             session="listen-1",
         )
         assert honoured == {"notifications": {"toolsListChanged": True}}
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(1.0):
             await shop.replace([reading("price"), reading("stock")])
             await it.crowd.until(1)
         assert it.crowd.of("listen-1") == [TOOLS]

@@ -22,7 +22,6 @@ from fingerpost.surfaces.serve import serve
 from fingerpost.surfaces.web.port import address_of, listen_at, serve_app
 from tests.gateway.wire_client import ask, called, line_to, modern, modern_headers, open_session
 from tests.gateway.wire_parts import Address, OpenGate, Place, SmallMethods, small_gateway
-from tests.patience import PATIENCE_S
 from tests.requirements import proves
 
 
@@ -93,7 +92,7 @@ async def test_a_signal_ends_it_in_good_order():
                 assert (await listen.event())["result"]["resultType"] == "complete"
                 methods.proceed.set()
                 assert (await call.got()).json["result"]["content"][0]["text"] == "waited"
-                with anyio.fail_after(PATIENCE_S):
+                with anyio.fail_after(5):
                     await stopped.wait()
 
 

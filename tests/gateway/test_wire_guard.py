@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from fingerpost.surfaces.gateway.wire.codec import BadJson, decode
 from tests.gateway.wire_client import MODERN, ask, called, line_to, modern_headers, old, open_session
 from tests.gateway.wire_parts import small_gateway
-from tests.patience import PATIENCE_S
 from tests.requirements import proves
 
 
@@ -36,10 +35,10 @@ async def test_a_slow_client_is_cut_off_and_others_are_served(beginning: bytes):
             await slow.stream.send(beginning)
         body, headers = called("echo", text="quick")
         assert (await ask(place, body, {**headers, "mcp-param-text": "quick"})).status == 200
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(5):
             status, _ = await slow.head()
         assert status == 408
-        assert time.monotonic() - began > 0.2
+        assert 0.2 < time.monotonic() - began < 3
 
 
 @proves("F5")
@@ -48,14 +47,14 @@ async def test_a_slow_second_request_on_a_connection_is_cut_off_too():
         body, headers = called("echo")
         assert (await line.ask(body, headers)).status == 200
         await line.stream.send(b"POST /mcp HT")
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(5):
             assert (await line.head())[0] == 408
 
 
 async def test_endless_headers_are_cut_off():
     async with small_gateway() as place, line_to(place) as line:
         await line.stream.send(b"POST /mcp HTTP/1.1\r\nhost: x\r\nx-long: " + b"a" * 200_000)
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(5):
             assert (await line.head())[0] == 431
 
 

@@ -10,7 +10,6 @@ import pytest
 from fingerpost.events import ClientConnected, ClientLeft
 from tests.gateway.wire_client import INITIALIZE, ask, eventually, line_to, old, open_session
 from tests.gateway.wire_parts import small_gateway
-from tests.patience import PATIENCE_S
 from tests.requirements import proves
 
 
@@ -138,7 +137,7 @@ async def test_a_client_that_leaves_ends_its_request():
         async with line_to(place) as line:
             await line.send(call("wait"), session)
             await place.methods.entered.wait()
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(5):
             await place.methods.cancelled.wait()
 
 
@@ -190,7 +189,7 @@ async def test_the_newest_stream_of_a_session_counts():
             await first.chunk()
             await second.send(None, session, method="GET")
             await second.head()
-            with anyio.fail_after(PATIENCE_S):
+            with anyio.fail_after(5):
                 while await first.chunk():
                     pass
             place.audience.publish("notifications/tools/list_changed", {})
@@ -235,5 +234,5 @@ async def test_the_end_of_a_session_ends_what_runs_in_it():
             await line.head()
             await line.event()
             await ask(place, None, session, method="DELETE")
-            with anyio.fail_after(PATIENCE_S):
+            with anyio.fail_after(5):
                 assert "error" in await line.event()

@@ -19,7 +19,6 @@ from fingerpost.surfaces.gateway.wire.lines import TooLong, read_lines
 from fingerpost.surfaces.gateway.wire.stdio import serve_stdio
 from tests.gateway.wire_client import INITIALIZE, modern, old
 from tests.gateway.wire_parts import SmallMethods
-from tests.patience import PATIENCE_S
 from tests.requirements import proves
 
 
@@ -39,7 +38,7 @@ class Pipes:
         await anyio.to_thread.run_sync(os.write, self._to, data)
 
     async def read(self) -> Any:
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(5):
             line = await anext(self._lines)
         assert not isinstance(line, TooLong)
         return orjson.loads(line)
@@ -74,7 +73,7 @@ async def conversation(**settings: Any) -> AsyncGenerator[Pipes]:
         tasks.start_soon(run)
         yield pipes
         pipes.close()
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(10):
             await pipes.ended.wait()
         tasks.cancel_scope.cancel()
     for descriptor in (for_server, from_server, by_server):
@@ -133,7 +132,7 @@ async def test_requests_run_side_by_side_and_are_cancelled_without_an_answer():
         assert (await pipes.ask(call("echo", "fast")))["id"] == "fast"
         cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "slow"}}
         await pipes.send(cancel)
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(5):
             await pipes.methods.cancelled.wait()
         assert (await pipes.ask(call("echo", "next")))["id"] == "next"
 
@@ -165,7 +164,7 @@ async def test_what_was_asked_is_answered_after_the_client_closed_its_side():
         pipes.close()
         pipes.methods.proceed.set()
         assert {(await pipes.read())["id"] for _ in range(3)} == {0, 2, 3}
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(5):
             await pipes.ended.wait()
         assert pipes.methods.left_sessions
 
@@ -176,7 +175,7 @@ async def test_a_signal_ends_it():
         await pipes.send(call("wait"))
         await pipes.methods.entered.wait()
         signal.raise_signal(signal.SIGTERM)
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(5):
             await pipes.ended.wait()
         assert pipes.methods.cancelled.is_set()
         assert pipes.methods.left_sessions

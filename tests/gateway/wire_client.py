@@ -13,7 +13,6 @@ from anyio.abc import SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from tests.gateway.wire_parts import Address, Place
-from tests.patience import PATIENCE_S
 
 MODERN = "2026-07-28"
 OLD = "2025-11-25"
@@ -167,7 +166,7 @@ async def open_session(place: Place, headers: Mapping[str, str] | None = None) -
 
 async def eventually(true: Callable[[], object]) -> None:
     """Until it is so; the test's own time is the limit."""
-    with anyio.fail_after(PATIENCE_S):
+    with anyio.fail_after(5):
         while not true():  # noqa: ASYNC110 - what is waited for tells nobody
             await anyio.sleep(0.02)
 

@@ -16,7 +16,6 @@ from fingerpost.records import ErrorKind, RouteOutcome
 from fingerpost.store import Store
 from fingerpost.store.journal import Recorded
 from tests.insight.stories import call, request
-from tests.patience import PATIENCE_S
 from tests.requirements import proves
 
 pytestmark = pytest.mark.anyio
@@ -54,14 +53,14 @@ async def house(tmp_path: Path) -> AsyncGenerator[House]:
 
 async def lines_until(frames: AsyncIterator[tuple[PacketLine, ...]], *wanted: str) -> dict[str, PacketLine]:
     found: dict[str, PacketLine] = {}
-    with anyio.fail_after(PATIENCE_S):
+    with anyio.fail_after(10):
         while not found.keys() >= set(wanted):
             found |= {line.packet_id: line for line in await anext(frames)}
     return found
 
 
 async def take(events: AsyncIterator[Recorded], count: int) -> list[Recorded]:
-    with anyio.fail_after(PATIENCE_S):
+    with anyio.fail_after(10):
         return [await anext(events) for _ in range(count)]
 
 

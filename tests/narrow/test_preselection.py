@@ -13,7 +13,6 @@ from fingerpost.records import IntentMatch, Mention, Message, Signals
 from fingerpost.settings import load
 from fingerpost.testing import HANG, ScriptedModel
 from tests.narrow.preselection import SERVERS, Desk, chosen, leading, snapshot
-from tests.patience import PATIENCE_S
 from tests.requirements import proves
 
 
@@ -183,7 +182,7 @@ async def test_when_the_first_turn_is_cancelled_the_next_one_takes_over():
         return chosen("mail")
 
     desk = Desk(ScriptedModel(slow_then_quick))
-    with anyio.fail_after(PATIENCE_S):
+    with anyio.fail_after(10):
         async with anyio.create_task_group() as others, anyio.create_task_group() as first:
             first.start_soon(lambda: desk.choose(conversation="one"))
             await started.wait()

@@ -96,7 +96,7 @@ def servers_seen(router: Router, profile: str | None) -> list[str]:
     return sorted({key.partition("/")[0] for key in sees(router, profile)})
 
 
-async def until(holds: Callable[[], bool], seconds: float = 50) -> None:
+async def until(holds: Callable[[], bool], seconds: float = 20) -> None:
     with anyio.fail_after(seconds):
         while not holds():  # noqa: ASYNC110 - files tell nobody when they change
             await anyio.sleep(0.01)

@@ -15,7 +15,6 @@ from fingerpost.llm import ModelReply, ModelRequest
 from fingerpost.router import ModelNames
 from fingerpost.testing import ScriptedModel, tool_server
 from tests.journeys.world import settings
-from tests.patience import PATIENCE_S
 from tests.requirements import proves
 
 
@@ -40,7 +39,7 @@ async def test_a_reader_who_leaves_ends_the_question_and_nobody_complains(
                 async for _ in items:
                     pass
 
-        with caplog.at_level(logging.WARNING, logger="fingerpost"), anyio.fail_after(PATIENCE_S):
+        with caplog.at_level(logging.WARNING, logger="fingerpost"), anyio.fail_after(30):
             async with anyio.create_task_group() as reading:
                 reading.start_soon(read)
                 await reached.wait()

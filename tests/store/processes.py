@@ -12,8 +12,6 @@ import anyio
 from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 
-from tests.patience import PATIENCE_S
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -48,7 +46,7 @@ async def lines(process: Process) -> AsyncIterator[str]:
 
 async def said(name: str, url: str, anchor: Path, *rest: str) -> list[str]:
     """Everything a program says until it ends by itself."""
-    with anyio.fail_after(PATIENCE_S):
+    with anyio.fail_after(50):
         async with started(name, url, anchor, *rest) as process:
             everything = [line async for line in lines(process)]
             assert await process.wait() == 0

@@ -11,7 +11,7 @@ from fingerpost.events import Event, ServerStateChanged, ToolQuarantined
 from fingerpost.records import Effect, Grant, Pending, Pin, ServerState, UsageSample, new_id
 
 
-async def eventually(condition: Callable[[], bool], *, seconds: float = 50.0) -> None:
+async def eventually(condition: Callable[[], bool], *, seconds: float = 20.0) -> None:
     """Wait until the condition holds, for a bounded time."""
     with anyio.fail_after(seconds):
         while not condition():  # noqa: ASYNC110 - what is waited for happens in another thread

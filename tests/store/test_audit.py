@@ -24,7 +24,6 @@ from fingerpost.events import (
 from fingerpost.records import ExecutionStatus, Packet, Review, Selection, ToolResult
 from fingerpost.store import Store
 from fingerpost.store.chain import GENESIS, Fact, hash_of
-from tests.patience import PATIENCE_S
 from tests.requirements import proves
 from tests.store.conftest import OpenStore
 from tests.store.samples import audited, ordinary
@@ -146,7 +145,7 @@ async def test_a_row_spoilt_beyond_its_type_is_found_too(sqlite_url: str, anchor
 async def test_the_anchor_is_written_while_the_store_is_open(open_store: OpenStore) -> None:
     async with open_store() as store:
         await store.journal.append(audited())
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(20):
             while (await store.audit.verify()).anchors == 0:  # noqa: ASYNC110 - another thread writes it
                 await anyio.sleep(0.05)
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import anyio
 
-from tests.patience import PATIENCE_S
 from tests.requirements import proves
 from tests.store.conftest import OpenStore
 from tests.store.processes import lines, said, started
@@ -18,7 +17,7 @@ from tests.store.samples import NOON, exact_grant
 async def acknowledged_before_kill(url: str, anchor: Path, count: int) -> list[str]:
     """Ids a program acknowledged, killed (SIGKILL) after `count` of them and whatever came meanwhile."""
     heard: list[str] = []
-    with anyio.fail_after(PATIENCE_S):
+    with anyio.fail_after(50):
         async with started("append_for_ever", url, anchor) as process:
             async for line in lines(process):
                 heard.append(line)
@@ -93,7 +92,7 @@ async def test_processes_racing_for_one_time_grants_spend_each_exactly_once(
                     await process.stdin.send(b"\n")
                 assert await process.wait() == 0
 
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(50):
             async with anyio.create_task_group() as tasks:
                 for event in ready:
                     tasks.start_soon(race, event)

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.store.quantiles import ERROR, bucket_of, quantile, value_of
-from tests.patience import PATIENCE_S
 from tests.requirements import proves
 from tests.store.conftest import OpenStore
 from tests.store.samples import NOON, minutes, sample
@@ -47,7 +46,7 @@ async def test_what_nobody_waits_for_is_written_soon_and_at_the_latest_when_the_
 ) -> None:
     async with open_store() as store:
         store.usage.note(sample())
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(10):
             while "git/log" not in await store.usage.profiles():  # noqa: ASYNC110 - it is the database that changes
                 await anyio.sleep(0.05)
         store.usage.note(sample())

@@ -13,7 +13,6 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from tests.patience import PATIENCE_S
 from tests.requirements import proves
 from tests.surfaces.conftest import Person, tool
 from tests.surfaces.strong_model import StrongModel, beside, runs
@@ -144,14 +143,14 @@ async def test_control_c_stops_the_answer_and_the_model_hears_of_it(clerk: Perso
         )
         async with process:
             assert process.stdout is not None
-            with anyio.fail_after(PATIENCE_S):
+            with anyio.fail_after(40):
                 await model.halfway.wait()
                 said = b""
                 while len(said) < 12:  # it is there while the model is still writing
                     said += await process.stdout.receive()
             assert said == b"It is noon i"
             process.send_signal(signal.SIGINT)
-            with anyio.fail_after(PATIENCE_S):
+            with anyio.fail_after(40):
                 assert await process.wait() == 130
                 await model.gone.wait()
 
@@ -386,7 +385,7 @@ async def test_a_reader_that_leaves_ends_the_answer_quietly(person: Person) -> N
                 env=person.environment,
                 capture_output=True,
                 text=True,
-                timeout=150,
+                timeout=50,
                 check=False,
             )
         )

@@ -90,7 +90,7 @@ def test_a_person_at_the_terminal_is_asked_and_their_yes_runs_the_call(person: P
     ) as process:
         os.close(other_end)
         os.write(terminal, b"y\n")
-        out, err = process.communicate(timeout=150)
+        out, err = process.communicate(timeout=50)
     os.close(terminal)
     assert process.returncode == 0, err
     assert "Successfully wrote" in out

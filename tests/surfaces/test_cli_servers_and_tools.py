@@ -149,7 +149,7 @@ def test_a_reader_that_leaves_early_is_no_error(person: Person) -> None:
         env=person.environment,
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=50,
         check=False,
     )
     assert done.returncode == 0

@@ -28,7 +28,7 @@ from typing import Any, Final, Literal, TextIO, cast
 
 STREAMS: Final = 3
 FIRST: Final = 4  # bytes that say how long a wish is
-PATIENCE: Final = 50.0  # seconds for a wish that was begun
+PATIENCE: Final = 10.0  # seconds for a wish that was begun
 LOADED: Final = (  # what commands load only when they run; nothing here starts a thread
     "anyio._backends._asyncio",
     "fingerpost.router.answerer",

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from tests.surfaces.conftest import Person
 
-PATIENCE = 100.0
+PATIENCE = 30.0
 
 
 class Running:

@@ -24,7 +24,6 @@ from fingerpost.records import Json, Outcome, RouteOutcome
 from fingerpost.settings import BuiltinSettings, FlagSettings, Settings, SpecialistsSettings, SubagentSettings
 from fingerpost.testing import HANG, ScriptedModel, calls, tool_server
 from fingerpost.testing.scripted import Line
-from tests.patience import PATIENCE_S
 from tests.requirements import proves
 
 TOOL = "specialists/use_multiagent_orchestration"
@@ -224,7 +223,7 @@ async def test_in_a_request_every_expert_is_a_nested_packet(settings: Settings, 
 
     model = script(lambda name, _: f"I am the {name}", outside=outside)
     async with panel(settings, tmp_path, model) as router:
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(30):
             route = await router.route(
                 "I want several expert opinions on whether to rewrite the app", mode="simple", caller="dana"
             )

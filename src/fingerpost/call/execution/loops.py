@@ -14,15 +14,13 @@ could have read the refusal is a program: it is told once, then let through.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import TypeVar
 
 from fingerpost.call.execution.door import Clock
 from fingerpost.call.execution.polling import is_polling
 from fingerpost.frozen import frozen
 from fingerpost.records import Call, Effect
-
-V = TypeVar("V")
 
 READ_FACTOR = 2
 POLLING_FACTOR = 10
@@ -47,6 +45,22 @@ class Step:
         return self.call == other.call and self.result == other.result
 
 
+@dataclass(slots=True)
+class _Talk:
+    """What is remembered of one conversation."""
+
+    steps: deque[Step] = field(default_factory=lambda: deque[Step](maxlen=STEPS))
+    told: dict[str, float] = field(
+        default_factory=dict[str, float]
+    )  # when a call was refused, by fingerprint
+
+    def tell(self, call: str, now: float) -> None:
+        self.told.pop(call, None)
+        self.told[call] = now
+        if len(self.told) > LONGEST_ROUND:
+            del self.told[next(iter(self.told))]
+
+
 class LoopGuard:
     """The latest steps of every conversation, and whether the next call would go round again."""
 
@@ -54,47 +68,41 @@ class LoopGuard:
         self._repeat_limit = repeat_limit
         self._clock = clock
         self._conversations = conversations
-        self._steps: OrderedDict[str, deque[Step]] = OrderedDict()
-        # When the calls refused last were, by conversation and fingerprint.
-        self._told: OrderedDict[str, OrderedDict[str, float]] = OrderedDict()
+        self._talks: OrderedDict[str, _Talk] = OrderedDict()
 
     def check(self, conversation: str, call: Call, *, may_insist: bool = False) -> str | None:
         """Why this call must not be made again, or None when it may.
 
         `may_insist`: a read that is asked for again at once was asked for by a program, and goes through.
         """
-        steps = self._steps.get(conversation)
-        if steps is None:
+        talk = self._talks.get(conversation)
+        if talk is None:
             return None
-        lately = islice(reversed(steps), LONGEST_ROUND)
+        lately = islice(reversed(talk.steps), LONGEST_ROUND)
         last = next((step for step in lately if step.call == call.fingerprint), None)
         if last is None:
             return None  # most calls are new: they need no closer look
         now = self._clock()
-        if may_insist and call.effect is Effect.READ and self._insists(conversation, last, now):
+        if may_insist and call.effect is Effect.READ and _insists(talk, last, now):
             return None
-        reason = _round(steps, call, now)
+        reason = _round(talk.steps, call, now)
         if reason is not None:
-            told = self._told.get(conversation) or OrderedDict[str, float]()
-            _keep(told, call.fingerprint, now, most=LONGEST_ROUND)
-            _keep(self._told, conversation, told, most=self._conversations)
+            talk.tell(call.fingerprint, now)
         return reason
-
-    def _insists(self, conversation: str, last: Step, now: float) -> bool:
-        """Whether the call of this step was refused, and has hardly been out of sight since."""
-        told = self._told.get(conversation)
-        at = told.get(last.call) if told is not None else None
-        return at is not None and now - max(at, last.at) <= QUICK_SECONDS
 
     def note(self, conversation: str, call: Call, result: str, *, patience: int = 1) -> None:
         """Remember what came of a call; `result` is the same for the same result.
 
         `patience` is how many times more often than usual it may come again.
         """
-        steps = self._steps.get(conversation) or deque[Step](maxlen=STEPS)
+        talk = self._talks.get(conversation)
+        if talk is None:
+            talk = self._talks[conversation] = _Talk()
+        self._talks.move_to_end(conversation)
         limit = self._limit(call) * patience
-        steps.append(Step(call.tool, call.fingerprint, result, limit, self._clock()))
-        _keep(self._steps, conversation, steps, most=self._conversations)
+        talk.steps.append(Step(call.tool, call.fingerprint, result, limit, self._clock()))
+        while len(self._talks) > self._conversations:
+            self._talks.popitem(last=False)
 
     def _limit(self, call: Call) -> int:
         if call.effect is not Effect.READ:
@@ -103,11 +111,10 @@ class LoopGuard:
         return self._repeat_limit * factor
 
 
-def _keep(memory: OrderedDict[str, V], key: str, value: V, *, most: int) -> None:
-    memory[key] = value
-    memory.move_to_end(key)
-    while len(memory) > most:
-        memory.popitem(last=False)
+def _insists(talk: _Talk, last: Step, now: float) -> bool:
+    """Whether the call of this step was refused, and has hardly been out of sight since."""
+    at = talk.told.get(last.call)
+    return at is not None and now - max(at, last.at) <= QUICK_SECONDS
 
 
 def _round(steps: deque[Step], call: Call, now: float) -> str | None:
