@@ -1,13 +1,34 @@
-"""Leaving a task group without being wrapped by it; a cancel scope for what happens often."""
+"""Task groups left without being wrapped by them, cancel scopes for what happens often, work put aside."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache
 from types import TracebackType
+from typing import TypeVar, TypeVarTuple
 
 import anyio
+import anyio.to_thread
 from anyio.abc import TaskGroup
+from anyio.lowlevel import RunVar
+
+R = TypeVar("R")
+Given = TypeVarTuple("Given")
+
+_turns: RunVar[anyio.CapacityLimiter] = RunVar("fingerpost.turns")
+
+
+async def aside(work: Callable[[*Given], R], *given: *Given) -> R:
+    """Do what takes the processor for long in a thread, so that answers go out meanwhile.
+
+    One such thing at a time: two would take turns with each other before the event loop got one.
+    """
+    turn = _turns.get(None)
+    if turn is None:
+        turn = anyio.CapacityLimiter(1)
+        _turns.set(turn)
+    return await anyio.to_thread.run_sync(work, *given, limiter=turn)
 
 
 @cache

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import hashlib
 import json
 from types import MappingProxyType
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fingerpost.catalog import fingerprint
@@ -29,6 +30,20 @@ def reordered(value: Any) -> Any:
     if isinstance(value, list):
         return [reordered(item) for item in value]  # pyright: ignore[reportUnknownVariableType] - any JSON
     return value
+
+
+@proves("F24")
+@UNHURRIED
+@given(definitions)
+@example(
+    {"name": "a", "inputSchema": {"default": 1e22, "minimum": 1e-7, "enum": [123456789012345680.0, -0.0]}}
+)
+@example({"name": "\x7f", "description": "\x00\u2028é\U0001f600"})
+@example({"name": "a", "inputSchema": {"maximum": 2**64, "é": 1, "e": 1.0, "f": 1}})
+def test_pins_of_earlier_releases_hold(definition: dict[str, Json]) -> None:
+    parts = {part: definition[part] for part in FINGERPRINTED if definition.get(part) is not None}
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
+    assert fingerprint(definition) == hashlib.sha256(text.encode()).hexdigest()
 
 
 @proves("F24")

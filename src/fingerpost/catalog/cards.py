@@ -17,7 +17,8 @@ from fingerpost.catalog.intelligence import gather
 from fingerpost.catalog.names import exposed_name, own_name, tool_key, visible
 from fingerpost.catalog.overrides import Overrides
 from fingerpost.frozen import frozen
-from fingerpost.records import Instructions, JsonObject, Known, Source, ToolCard, UsageProfile, check_json
+from fingerpost.records import Instructions, JsonObject, Known, Source, ToolCard, UsageProfile
+from fingerpost.records.soundness import json_fault
 
 LONGEST_NAME: Final = 1024
 _NO_CARDS: Final[Mapping[str, ToolCard]] = {}
@@ -39,14 +40,19 @@ class Cardmaker:
     overrides: Overrides
     inferring: bool = True
     usage: dict[str, UsageProfile] = field(default_factory=dict[str, UsageProfile])
-    unprefixed: set[str] = field(default_factory=set[str])  # servers whose tools keep their own names
 
     def make(
-        self, server: str, definition: object, known: Mapping[str, ToolCard] = _NO_CARDS
+        self,
+        server: str,
+        definition: object,
+        known: Mapping[str, ToolCard] = _NO_CARDS,
+        *,
+        prefix: bool = True,
     ) -> ToolCard | Refusal:
         """The card of this definition; the very one in `known` if that still holds.
 
-        What a server may send wrong ends in a refusal, never in an error.
+        Without `prefix` the tool keeps its own name. What a server may send wrong
+        ends in a refusal, never in an error.
         """
         if (refusal := _refuse(definition)) is not None:
             return refusal
@@ -57,9 +63,12 @@ class Cardmaker:
         old = known.get(key)
         if old is not None and old.fingerprint == mark and old.definition == tool:
             return old
-        return self._new(server, name, key, mark, tool)
+        shown = (exposed_name if prefix else own_name)(server, name)
+        return self._new(server, name, shown, key, mark, tool)
 
-    def _new(self, server: str, name: str, key: str, mark: str, tool: JsonObject) -> ToolCard | Refusal:
+    def _new(
+        self, server: str, name: str, shown: str, key: str, mark: str, tool: JsonObject
+    ) -> ToolCard | Refusal:
         written = self.overrides.of(key)
         if written is not None and written.fields.enabled is False:
             return Refusal(visible(name), f"switched off: {written.reason('enabled')}", fault=False)
@@ -73,7 +82,7 @@ class Cardmaker:
             key=key,
             server=server,
             name=name,
-            exposed_name=(own_name if server in self.unprefixed else exposed_name)(server, name),
+            exposed_name=shown,
             definition=tool,
             description=description if own_words is None else own_words,
             effect=effect,
@@ -103,5 +112,5 @@ def _refuse(definition: object) -> Refusal | None:
     shown = visible(name[:80])
     if len(name) > LONGEST_NAME:
         return Refusal(shown, f"has a name of more than {LONGEST_NAME} characters")
-    reason = check_json(cast("object", definition))
+    reason = json_fault(cast("object", definition))
     return None if reason is None else Refusal(shown, reason)

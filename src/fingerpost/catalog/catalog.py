@@ -53,6 +53,7 @@ class Catalog:
         self._events = events
         self._flags = flags
         self._maker = Cardmaker(Overrides(overrides), inferring=flags.inferred_intelligence)
+        self._unprefixed: set[str] = set()  # servers whose tools keep their own names
         self._seen: dict[str, dict[str, ToolCard]] = {}  # by server, then by key; quarantined ones too
         self._dropped: dict[str, tuple[DroppedTool, ...]] = {}
         self._pins: dict[str, Pin] = {}
@@ -71,7 +72,7 @@ class Catalog:
         """The tools that may be listed and called. The same object until something changes."""
         if self._snapshot is None:
             cards = [card for server in self._seen for card in self._listed(server).values()]
-            named = told_apart(sorted(cards, key=lambda card: card.key), self._maker.unprefixed)
+            named = told_apart(sorted(cards, key=lambda card: card.key), self._unprefixed)
             self._snapshot = Snapshot(version=self._version, cards=link(named))
         return self._snapshot
 
@@ -102,15 +103,22 @@ class Catalog:
 
     # -- what servers offer -------------------------------------------------------------------------------
 
-    def replace_server(self, listing: Listing) -> Diff:
-        """The tools of this server are now these, and no others."""
+    def study(self, listing: Listing) -> tuple[ToolCard | Refusal, ...]:
+        """What becomes of each definition. Changes nothing, so that a thread can do it for a long listing."""
+        server, prefix = listing.server, listing.prefix
+        same_names = prefix is (server not in self._unprefixed)
+        known = self._seen.get(server, {}) if same_names else {}
+        return tuple(
+            self._maker.make(server, definition, known, prefix=prefix) for definition in listing.definitions
+        )
+
+    def replace_server(self, listing: Listing, studied: Sequence[ToolCard | Refusal] | None = None) -> Diff:
+        """The tools of this server are now these, and no others. `studied`: what `study` said of them."""
         server = listing.server
-        known = self._known(listing)
         cards: dict[str, ToolCard] = {}
         drops = list(listing.dropped)  # already told about by whoever read the list
         refused: list[DroppedTool] = []
-        for definition in listing.definitions:
-            made = self._maker.make(server, definition, known)
+        for made in self.study(listing) if studied is None else studied:
             if isinstance(made, ToolCard) and made.key in cards:
                 made = Refusal(made.key.partition("/")[2], "has the name of a tool listed before it")
             if isinstance(made, ToolCard):
@@ -121,17 +129,10 @@ class Catalog:
             if made.fault:
                 refused.append(drop)
         before = set(self._dropped.get(server, ()))
+        (self._unprefixed.discard if listing.prefix else self._unprefixed.add)(server)
         self._tell_dropped(drop for drop in refused if drop not in before)
         self._set_dropped(server, drops)
         return self._replace(server, cards)
-
-    def _known(self, listing: Listing) -> dict[str, ToolCard]:
-        """The cards of this server that may be kept: none where its tools are named otherwise now."""
-        unprefixed = self._maker.unprefixed
-        if listing.prefix is (listing.server not in unprefixed):
-            return self._seen.get(listing.server, {})
-        (unprefixed.discard if listing.prefix else unprefixed.add)(listing.server)
-        return {}
 
     def remove_server(self, server: str) -> Diff:
         """This server and its tools are gone. Their pins stay: they may come back."""
@@ -143,7 +144,7 @@ class Catalog:
 
         Raises `ConfigError` when the definition cannot be taken.
         """
-        made = self._maker.make(server, definition)
+        made = self._maker.make(server, definition, prefix=server not in self._unprefixed)
         if isinstance(made, ToolCard):
             own = replace(made, definition=_copied(definition))  # the caller may go on changing theirs
             return self._replace(server, {**self._seen.get(server, {}), own.key: own})
@@ -173,7 +174,8 @@ class Catalog:
         before = self._all_listed()
         for cards in self._seen.values():
             for key in cards.keys() & profiles.keys():
-                made = self._maker.make(cards[key].server, cards[key].definition)
+                server = cards[key].server
+                made = self._maker.make(server, cards[key].definition, prefix=server not in self._unprefixed)
                 if isinstance(made, ToolCard):
                     cards[key] = made
         return self._changed(difference(before, self._all_listed()))

@@ -178,7 +178,8 @@ def warning(text: str) -> Finding | None:
     """Words of loss anywhere in the description, unless they are denied."""
     if _FINAL.search(text):
         return Finding(Effect.DESTROY, "its description says that it cannot be undone")
-    if (found := _LOSS.search(_DENIAL.sub(" ", text))) is not None:
+    # Most texts speak of no loss at all. Where one does, what it denies does not count.
+    if _LOSS.search(text) and (found := _LOSS.search(_DENIAL.sub(" ", text))) is not None:
         return _described(Effect.DESTROY, found[0].lower())
     return None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import chain
 from typing import Final, cast
 
 from fingerpost.catalog.categories import GENERAL, classify
@@ -54,6 +55,7 @@ _TYPICAL: Final[Mapping[str, tuple[int, int, int]]] = {
     "time_place": (800, 200, 60),
     GENERAL: (2000, 800, 50),
 }
+_FROM_ITS_WORDS: Final = "from its name, description and parameters"
 _WRITE_TOKENS: Final = 150
 _DEPRECATED_PRIORITY: Final = 10
 _MAX_TOKENS: Final = 8000
@@ -173,11 +175,9 @@ def _response(category: str, definition: JsonObject, effect: Effect) -> Response
 
 def _keywords(name: str, description: str, parameters: ParameterHints) -> Known[tuple[str, ...]]:
     named = (*parameters.required, *parameters.optional)
-    spoken = (*words(name), *words(description), *(word for item in named for word in words(item)))
-    telling = (word for word in spoken if len(word) > 1 and word not in STOP_WORDS and not word.isdigit())
-    return Known(
-        distinct(telling, MOST_KEYWORDS), Source.INFERRED, "from its name, description and parameters"
-    )
+    spoken = dict.fromkeys(chain(words(name), words(description), *map(words, named)))
+    telling = [word for word in spoken if len(word) > 1 and word not in STOP_WORDS and not word.isdigit()]
+    return Known(tuple(telling[:MOST_KEYWORDS]), Source.INFERRED, _FROM_ITS_WORDS)
 
 
 def parameter_hints(definition: JsonObject) -> ParameterHints:
@@ -207,9 +207,17 @@ def _example(schema: JsonObject) -> Json:
         if isinstance(values, list | tuple) and values:
             candidates.insert(place, values[0])
     for value in candidates:
-        if value is not None and len(json.dumps(value, default=dict)) <= LONGEST_EXAMPLE:
+        if value is not None and _is_short(value):
             return value
     return None
+
+
+def _is_short(value: Json) -> bool:
+    if type(value) is str and value.isascii() and len(value) <= LONGEST_EXAMPLE // 8:
+        return True  # at most six characters stand for one
+    if isinstance(value, int) and value.bit_length() < 64:
+        return True
+    return len(json.dumps(value, default=dict)) <= LONGEST_EXAMPLE
 
 
 def _mapping(value: Json) -> JsonObject:

@@ -7,13 +7,16 @@ import logging
 import anyio
 
 from fingerpost.catalog import Catalog
+from fingerpost.catalog.cards import Refusal
 from fingerpost.errors import StoreUnavailable
-from fingerpost.records import Listing
+from fingerpost.records import Listing, ToolCard
 from fingerpost.store import Store
+from fingerpost.tasks import aside
 
 log = logging.getLogger("fingerpost.router")
 
 SAVE_AGAIN_S = 1.0
+MANY = 100  # tools whose cards take the event loop too long
 
 
 class Intake:
@@ -23,18 +26,26 @@ class Intake:
         self._catalog = catalog
         self._store = store
         self._taken: dict[str, Listing] = {}
+        self._studied: dict[str, tuple[Listing, tuple[ToolCard | Refusal, ...]]] = {}
         self._unsaved = anyio.Event()
+
+    async def study(self, listing: Listing) -> None:
+        """Before a listing is taken: where it is long, calls go on while its cards are made."""
+        if len(listing.definitions) > MANY:
+            self._studied[listing.server] = listing, await aside(self._catalog.study, listing)
 
     def take(self, listing: Listing) -> None:
         """What a server offers now, unless that is in the catalog already."""
+        before, studied = self._studied.pop(listing.server, (None, None))
         if listing is not self._taken.get(listing.server):
             self._taken[listing.server] = listing
-            self._catalog.replace_server(listing)
+            self._catalog.replace_server(listing, studied if listing is before else None)
             self._unsaved.set()
 
     def forget(self, server: str) -> None:
         """It is no longer configured."""
         self._taken.pop(server, None)
+        self._studied.pop(server, None)
         self._catalog.remove_server(server)
 
     async def keep_saving(self) -> None:

@@ -135,6 +135,7 @@ class Router:
                     events=self.events,
                     limits=self.settings.limits,
                     tokens=self.store.tokens,
+                    study=self._intake.study,
                 )
             )
             self.calls = CallPath(

@@ -203,13 +203,8 @@ class Connection:
             self._session.mirror_headers(listing.definitions)
 
     async def fetch(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask on our own behalf, by the library's session. Raises our errors."""
-        talk = Talk(self._spec.name, random_bits(52))
-        stamped, headers = self._session.stamped(method, params, None, token=None)
-        try:
-            return await self._session.ask(method, stamped, talk, headers=headers)
-        except MCPError as error:
-            raise from_reply(self._spec.name, error, loss=self.lifeline.setback) from error
+        """Ask on our own behalf. Raises our errors."""
+        return await self._send(method, params, None, None, Clock())
 
     async def probe(self) -> None:
         """Ask for a sign of life; an error the server itself sends is one."""

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from mcp.shared.inbound import find_invalid_x_mcp_header
+from mcp.shared.inbound import X_MCP_HEADER_KEY, find_invalid_x_mcp_header
 from pydantic_core import to_json
 
-from fingerpost.records import DroppedTool, JsonObject
+from fingerpost.records import DroppedTool, JsonObject, check_json
+from fingerpost.records.soundness import plainly_sound
 from fingerpost.servers.schemas import kind_of, schema_fault
-from fingerpost.servers.soundness import json_fault
 from fingerpost.settings.model import LimitSettings
 
 LONGEST_NAME = 1024
+_HEADER_KEY = to_json(X_MCP_HEADER_KEY)
 UNNAMED = "(unnamed)"
 
 
@@ -54,16 +55,17 @@ class Intake:
         if not isinstance(entry, Mapping):
             return f"the definition is {kind_of(entry)}, not an object"
         definition = cast("Mapping[str, object]", entry)
+        written = plainly_sound(definition, self._limits.schema_depth)
         return (
             _name_fault(definition.get("name"))
-            or _json_fault(definition, self._limits)
+            or _json_fault(definition, written, self._limits)
             or _schema_fault(definition)
-            or self._header_fault(definition)
+            or self._header_fault(definition, written)
             or self._repetition(definition)
         )
 
-    def _header_fault(self, definition: Mapping[str, object]) -> str | None:
-        if not self._modern:
+    def _header_fault(self, definition: Mapping[str, object], written: bytes | None) -> str | None:
+        if not self._modern or not may_name_headers(written):
             return None
         reason = find_invalid_x_mcp_header(cast("dict[str, Any]", definition["inputSchema"]))
         return None if reason is None else f"x-mcp-header is invalid: {reason}"
@@ -72,6 +74,11 @@ class Intake:
         if definition["name"] in self._names:
             return "another tool of this server already has this name; the first one is kept"
         return None
+
+
+def may_name_headers(written: bytes | None) -> bool:
+    """Whether a definition, as written, may say which arguments are repeated as headers; None: it may."""
+    return written is None or _HEADER_KEY in written
 
 
 def shown_name(entry: object) -> str:
@@ -92,11 +99,13 @@ def _name_fault(name: object) -> str | None:
     return None
 
 
-def _json_fault(definition: Mapping[str, object], limits: LimitSettings) -> str | None:
-    reason = json_fault(definition, max_depth=limits.schema_depth)
-    if reason is not None:
-        return f"the definition {reason}"
-    size = len(to_json(definition))
+def _json_fault(definition: Mapping[str, object], written: bytes | None, limits: LimitSettings) -> str | None:
+    if written is None:
+        reason = check_json(definition, max_depth=limits.schema_depth)
+        if reason is not None:
+            return f"the definition {reason}"
+        written = to_json(definition)
+    size = len(written)
     if size > limits.definition_bytes:
         return f"the definition has {size:,} bytes; the limit is {limits.definition_bytes:,}"
     return None

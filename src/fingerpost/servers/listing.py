@@ -9,6 +9,9 @@ from fingerpost.errors import ServerReplyInvalid
 from fingerpost.records import Listing, ServerSpec
 from fingerpost.servers.definitions import Intake
 from fingerpost.settings.model import LimitSettings
+from fingerpost.tasks import aside
+
+MANY = 200  # definitions on one page: looking at each takes the event loop too long
 
 AskPage = Callable[[str | None], Awaitable[dict[str, Any]]]
 
@@ -40,7 +43,8 @@ async def _read_pages(server: str, ask_page: AskPage, limits: LimitSettings, int
         if not isinstance(tools, list):
             message = f"{server} answered tools/list without a list of tools"
             raise ServerReplyInvalid(message, server=server, hint="report this to the server's author")
-        if not intake.take(cast("list[object]", tools)):
+        found = cast("list[object]", tools)
+        if not (intake.take(found) if len(found) <= MANY else await aside(intake.take, found)):
             return f"the server lists more than {limits.tools_per_server:,} tools; the rest was left out"
         following: object = page.get("nextCursor")
         if following is None or following == "":  # some servers spell "no more" as empty text

@@ -26,6 +26,7 @@ from fingerpost.records import (
     ServerState,
     ServerStatus,
 )
+from fingerpost.records.soundness import json_fault
 from fingerpost.servers.caller import Passage
 from fingerpost.servers.clock import Clock
 from fingerpost.servers.connection import Connection
@@ -35,7 +36,6 @@ from fingerpost.servers.listeners import Listeners
 from fingerpost.servers.oauth import TokenBook
 from fingerpost.servers.opening import Surroundings
 from fingerpost.servers.session import EVERYTHING, NOTHING
-from fingerpost.servers.soundness import json_fault
 from fingerpost.servers.spec import protect
 from fingerpost.servers.supervisor import Shared, Supervisor
 from fingerpost.servers.talk import Progress
@@ -73,7 +73,9 @@ class Servers:
         events: EventSink,
         limits: LimitSettings,
         tokens: TokenBook | None = None,
+        study: Callable[[Listing], Awaitable[None]] | None = None,
     ) -> None:
+        """`study` is given each listing before it is shown to anybody else, and takes the time it needs."""
         self._watchers: Listeners[str] = Listeners()
         self._hearers: Listeners[str, str, JsonObject] = Listeners()
         self._http = HttpStack()
@@ -88,6 +90,7 @@ class Servers:
             ),
             changed=self._watchers.tell,
             heard=self._hearers.tell,
+            study=study or _take_as_it_is,
         )
         self._supervisors: dict[str, Supervisor] = {}
         self._runs: dict[str, _Run] = {}
@@ -395,3 +398,7 @@ def _checked(name: str, result: JsonObject) -> JsonObject:
     if (reason := json_fault(result)) is not None:
         raise ServerReplyInvalid(f"the result of {name} {reason}", server=name)
     return result
+
+
+async def _take_as_it_is(_: Listing) -> None:
+    """Nobody has to think about a listing first."""

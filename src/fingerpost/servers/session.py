@@ -38,7 +38,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from fingerpost.records import JsonObject
+from fingerpost.records.json import MAX_DEPTH
+from fingerpost.records.soundness import plainly_sound
 from fingerpost.servers.caller import Passage
+from fingerpost.servers.definitions import may_name_headers
 from fingerpost.servers.talk import PROGRESS, Talk, Talks
 
 PROBE_SECONDS = 10.0
@@ -125,6 +128,7 @@ class RawSession(ClientSession):
                 cast("dict[str, Any]", definition["inputSchema"])
             )
             for definition in definitions
+            if may_name_headers(plainly_sound(definition, MAX_DEPTH))  # hardly any does
         }
 
     # -- what comes from the server -----------------------------------------------------------------

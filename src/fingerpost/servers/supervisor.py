@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import cast
 
 import anyio
@@ -51,6 +51,7 @@ class Shared:
     around: Surroundings
     changed: Callable[[str], None]
     heard: Callable[[str, str, JsonObject], None]
+    study: Callable[[Listing], Awaitable[None]]  # before a listing is shown
 
 
 class Supervisor:
@@ -165,12 +166,17 @@ class Supervisor:
         self._stale = anyio.Event()
         self._list_begun = True
         try:
-            self._take(await connection.list_tools())
+            self._take(await self._list(connection))
         except FingerpostError as error:
             if is_loss(error):
                 raise
             self._take(Listing(server=self.spec.name, truncated=f"the tools could not be listed: {error}"))
             self._stale.set()
+
+    async def _list(self, connection: Connection) -> Listing:
+        listing = await connection.list_tools()
+        await self._shared.study(listing)
+        return listing
 
     def _go_up(self, connection: Connection, *, milliseconds: float) -> None:
         self.connection = connection
@@ -216,7 +222,7 @@ class Supervisor:
         async with self._listing_lock:
             if self._stale.is_set():
                 self._stale = anyio.Event()
-            self._take(await connection.list_tools())
+            self._take(await self._list(connection))
             self._show_listing()
 
     async def _listen(self, connection: Connection, subscribed: anyio.Event) -> None:

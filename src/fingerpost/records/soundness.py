@@ -1,7 +1,8 @@
 """Whether what a server sent can be carried as JSON: a quick yes for nearly everything.
 
-Every result of every call is looked at. Writing it once, in C, takes a tenth of the time that walking
-through it takes; only what does not plainly come through is walked, and then there are words for it.
+Every result of every call is looked at, and every definition of a tool. Writing it once, in C, takes a
+tenth of the time that walking through it takes; only what does not plainly come through is walked, and
+then there are words for it.
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ from typing import Final
 
 import orjson
 
-from fingerpost.records import check_json
-from fingerpost.records.json import MAX_DEPTH
+from fingerpost.records.json import MAX_DEPTH, check_json
 
 # What only looks like a value of JSON is left to the walk.
 _STRICTLY: Final = (
@@ -21,13 +21,14 @@ _STRICTLY: Final = (
 
 def json_fault(value: object, *, max_depth: int = MAX_DEPTH) -> str | None:
     """Why `value` cannot be carried, or None when it can; as `check_json`, and sooner."""
-    return None if _is_plainly_sound(value, max_depth) else check_json(value, max_depth=max_depth)
+    return None if plainly_sound(value, max_depth) is not None else check_json(value, max_depth=max_depth)
 
 
-def _is_plainly_sound(value: object, max_depth: int) -> bool:
+def plainly_sound(value: object, max_depth: int) -> bytes | None:
+    """`value` as JSON, where one can see by that alone that it can be carried; None: walk through it."""
     try:
         data = orjson.dumps(value, option=_STRICTLY)
     except TypeError:  # half a character, a long integer, no JSON at all
-        return False
+        return None
     # What JSON has no word for (NaN) is written as null, and what is deep has many brackets.
-    return b"null" not in data and data.count(b"[") + data.count(b"{") <= max_depth
+    return data if b"null" not in data and data.count(b"[") + data.count(b"{") <= max_depth else None
