@@ -14,8 +14,8 @@ from sqlalchemy import Row as FoundRow
 from fingerpost.events import Event
 from fingerpost.frozen import frozen
 from fingerpost.store.anchor import Anchor
-from fingerpost.store.chain import Break, ChainCheck, Fact, Link, hash_of
-from fingerpost.store.columns import escape, from_microseconds, to_microseconds
+from fingerpost.store.chain import Break, ChainCheck, Fact, Link, next_hash
+from fingerpost.store.columns import from_microseconds, to_microseconds
 from fingerpost.store.database import Database
 from fingerpost.store.rows import Row, Rows, quickly
 from fingerpost.store.schema import audit, audit_head
@@ -106,24 +106,24 @@ class AuditTrail:
         """Follow the chain from its first row and compare it with the anchor file."""
         return await self._database.read(self._verify)
 
-    def extend(self, connection: Connection, written: Sequence[tuple[Event, str]]) -> None:
+    def extend(self, connection: Connection, written: Sequence[tuple[Event, Row]]) -> None:
         """Add the audited events of those just `written` to the journal, in the same transaction.
 
         The transaction holds the write lock, so no other process moves the head meanwhile.
         """
-        audited = [(event, payload) for event, payload in written if self._enabled and event.audited]
+        if not self._enabled:
+            return
+        audited = [(event, row) for event, row in written if event.audited]
         if not audited:
             return
         [(seq, head)], _ = quickly(connection, "SELECT seq, hash FROM audit_head")
         rows: list[Row] = []
-        for event, payload in audited:
+        for event, row in audited:
             seq += 1
-            fact = _fact(seq, event, payload)
-            before, head = head, hash_of(fact, head)
-            packet_id = None if fact.packet_id is None else escape(fact.packet_id)
-            rows.append(
-                (seq, escape(fact.event_id), fact.at, escape(fact.kind), packet_id, payload, before, head)
-            )
+            _, at, _, _, payload = row
+            before = head
+            head = next_hash(before, seq, event.event_id, at, event.kind, event.packet_id, payload)
+            rows.append((seq, *row, before, head))
         _ROWS.add(connection, rows)
         quickly(connection, f"UPDATE audit_head SET seq = {seq:d}, hash = '{head}'")  # noqa: S608 - a number, a hash
 
@@ -192,17 +192,6 @@ def _entry(row: FoundRow[Any]) -> AuditEntry:
         packet_id=row.packet_id,
         payload=row.payload,
         hash=row.hash,
-    )
-
-
-def _fact(seq: int, event: Event, payload: str) -> Fact:
-    return Fact(
-        seq=seq,
-        event_id=event.event_id,
-        at=to_microseconds(event.at),
-        kind=event.kind,
-        packet_id=event.packet_id,
-        payload=payload,
     )
 
 

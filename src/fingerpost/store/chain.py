@@ -43,7 +43,12 @@ class Link:
 
 def hash_of(fact: Fact, prev_hash: str) -> str:
     """SHA-256 over the previous hash and the fact, written in one way only (a JSON list in ASCII)."""
-    parts = [prev_hash, fact.seq, fact.event_id, fact.at, fact.kind, fact.packet_id, fact.payload]
+    return next_hash(prev_hash, fact.seq, fact.event_id, fact.at, fact.kind, fact.packet_id, fact.payload)
+
+
+def next_hash(prev_hash: str, *fact: str | int | None) -> str:
+    """The same for a fact given by its parts, in their order."""
+    parts = [prev_hash, *fact]
     return hashlib.sha256(_quickly(parts) or _written(parts).encode("ascii")).hexdigest()
 
 

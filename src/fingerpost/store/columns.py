@@ -31,7 +31,8 @@ def to_microseconds(moment: datetime) -> int:
     if moment.tzinfo is None:
         message = f"{moment} has no time zone"
         raise ValueError(message)
-    return (moment - EPOCH) // MICROSECOND
+    since = moment - EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds  # dividing takes longer
 
 
 def from_microseconds(count: int) -> datetime:

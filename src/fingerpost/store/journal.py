@@ -203,10 +203,10 @@ class Journal:
         return await self._database.read(lambda connection: _summaries(connection, newest))
 
     def _write(self, connection: Connection, groups: Sequence[tuple[Event, ...]]) -> list[None]:
-        events = {event.event_id: (event, encode(event).decode()) for group in groups for event in group}
+        events = {event.event_id: (event, _row(event)) for group in groups for event in group}
         if events:
             [(last,)], _ = quickly(connection, "SELECT max(seq) FROM journal")
-            added = _ROWS.add(connection, [_row(event, payload) for event, payload in events.values()])
+            added = _ROWS.add(connection, [row for _, row in events.values()])
             written = list(events.values())
             if added != len(events):  # some were appended again: of those the trail has heard
                 new = _event_ids(connection, after=last or 0)
@@ -222,10 +222,11 @@ def _newest_of(kind: str, before: int | None, limit: int) -> Select[Any]:
     return query.order_by(journal.c.seq.desc()).limit(limit)
 
 
-def _row(event: Event, payload: str) -> Row:
-    kind = event.unknown_kind if isinstance(event, UnknownEvent) else event.kind
+def _row(event: Event) -> Row:
+    """What both tables hold of an event."""
+    kind = escape(event.unknown_kind) if isinstance(event, UnknownEvent) else event.kind
     packet_id = None if event.packet_id is None else escape(event.packet_id)
-    return (escape(event.event_id), to_microseconds(event.at), escape(kind), packet_id, payload)
+    return (escape(event.event_id), to_microseconds(event.at), kind, packet_id, encode(event).decode())
 
 
 def _event_ids(connection: Connection, *, after: int) -> set[str]:
