@@ -12,11 +12,12 @@ import pytest
 
 from fingerpost.errors import ServerReplyInvalid, ServerUnavailable, ToolFailed, ToolTimeout
 from fingerpost.servers import Passage, Server, Servers
+from fingerpost.servers.talk import Talk, Talks
 from fingerpost.testing import served
 from tests.requirements import proves
 from tests.servers.callers import Person
 from tests.servers.plain import Act, Asked, PlainHttp
-from tests.servers.support import PATIENCE, eventually, pool, text_of
+from tests.servers.support import PATIENCE, eventually, names, pool, text_of
 
 OLD: Mapping[str, Any] = {
     "initialize": {
@@ -46,6 +47,32 @@ def reply(asked: Asked, result: object = DONE) -> dict[str, Any]:
 
 async def call(servers: Servers, caller: Person | None = None, *, timeout: float = PATIENCE) -> Any:
     return await servers.call("plain", "echo", {}, timeout=timeout, passage=Passage(caller=caller))
+
+
+async def test_nothing_is_asked_before_the_server_knows_that_the_handshake_is_over():
+    """Servers refuse what comes sooner, and connections differ in how soon they bring it."""
+    known = False
+
+    async def take_long(asked: Asked) -> None:
+        nonlocal known
+        await anyio.sleep(0.2)
+        known = True
+        await asked.answer(None, 202)
+
+    async def lists(asked: Asked) -> None:
+        await asked.result(OLD["tools/list"] if known else {"tools": []}, mcp_session_id="s1")
+
+    async with plain({"notifications/initialized": take_long, "tools/list": lists}) as (_, servers):
+        assert names(servers, "plain") == ["echo"]
+
+
+def test_what_we_ask_ourselves_is_not_taken_for_a_callers_request():
+    talks, caller = Talks("plain", lambda _method, _params: None), Person()
+    mine = Talk("plain", 2, passage=Passage(caller=caller))
+    talks.open(Talk("plain", 1), ours=True)
+    assert talks.of(None) is None
+    talks.open(mine)
+    assert talks.of(None) is mine
 
 
 async def test_a_stream_that_breaks_off_is_picked_up_where_it_was():

@@ -239,8 +239,9 @@ class Catalog:
         if not self._flags.pins or server in self._own:
             return
         found = compare(self._seen.get(server, {}).values(), self._pins)
+        now = utc_now()
         for card in found.new:
-            self._pins[card.key] = first = pin(card, at=utc_now())
+            self._pins[card.key] = first = pin(card, at=now)
             self._new_pins.append(first)
         for card in found.accepted:
             self._quarantined.pop(card.key, None)

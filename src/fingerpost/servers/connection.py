@@ -114,6 +114,8 @@ class Connection:
         passage: Passage | None,
         on_progress: Progress | None,
         clock: Clock,
+        *,
+        ours: bool = False,
     ) -> dict[str, Any]:
         # Not counted up from 1: a server that answers with the wrong id must not hit another caller's.
         request = random_bits(52)
@@ -123,7 +125,7 @@ class Connection:
         caller = passage.caller if passage is not None and self._spec.forward_authorization else None
         if caller is not None and caller.authorization is not None:
             headers["Authorization"] = caller.authorization
-        self._talks.open(talk)
+        self._talks.open(talk, ours=ours)
         try:
             if self._thin is None:
                 return await self._session.ask(method, stamped, talk, headers=headers)
@@ -204,7 +206,7 @@ class Connection:
 
     async def fetch(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Ask on our own behalf. Raises our errors."""
-        return await self._send(method, params, None, None, Clock())
+        return await self._send(method, params, None, None, Clock(), ours=True)
 
     async def probe(self) -> None:
         """Ask for a sign of life; an error the server itself sends is one."""

@@ -71,6 +71,8 @@ async def open_connection(
             raise ServerUnavailable(message, server=spec.name, hint='set its era to "auto"')
         lifeline.handshaken = True
         modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
+        if not modern:
+            await way.greeted()
         stack.callback(talks.abandon)
         yield Connection(
             spec, client, around.limits, lifeline, talks=talks, thin=await way.thin(modern=modern)
@@ -111,6 +113,11 @@ class _Way:
             return client
 
         return Watched(sse_client(spec.url, httpx_client_factory=ours), self._lifeline)
+
+    async def greeted(self) -> None:
+        """Until the server has heard that the handshake is over: a request of ours must not overtake that."""
+        if self._transport is not None:
+            await self._transport.greeted.wait()
 
     def _opened(self, transport: Transport) -> None:
         self._transport = transport

@@ -98,6 +98,7 @@ class Transport(StreamableHTTPTransport):
         self._replies = Replies(spec.name, lifeline)
         self._talks = talks
         self.tasks = tasks
+        self.greeted = anyio.Event()  # the handshake is over, and the server was told so
 
     async def handle_get_stream(self, client: httpx2.AsyncClient, read_stream_writer: Writer) -> None:
         await super().handle_get_stream(client, read_stream_writer)
@@ -135,7 +136,9 @@ class Transport(StreamableHTTPTransport):
     async def _post_notice(self, ctx: RequestContext, message: JSONRPCMessage) -> None:
         with anyio.move_on_after(NOTICE_SECONDS), contextlib.suppress(httpx2.HTTPError, OAuthFlowError):
             async with self._post(ctx, message):
-                return
+                pass
+        if isinstance(message, JSONRPCNotification) and message.method == "notifications/initialized":
+            self.greeted.set()
 
     def _post(
         self, ctx: RequestContext, message: JSONRPCMessage

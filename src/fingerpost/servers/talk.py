@@ -174,20 +174,22 @@ class Talks:
         self._server = server
         self._outside = outside  # told of what belongs to no request
         self._open: dict[RequestId, Talk] = {}
+        self._ours: dict[RequestId, Talk] = {}  # on our own behalf: what a server asks is not about them
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def open(self, talk: Talk) -> None:
-        self._open[talk.request] = talk
+    def open(self, talk: Talk, *, ours: bool = False) -> None:
+        (self._ours if ours else self._open)[talk.request] = talk
 
     def close(self, talk: Talk) -> None:
         self._open.pop(talk.request, None)
+        self._ours.pop(talk.request, None)
         talk.close()
 
     def abandon(self) -> None:
         """The connection is gone, and with it whatever was asked on it."""
-        for talk in self._open.values():
+        for talk in (*self._open.values(), *self._ours.values()):
             talk.abandon()
 
     def of(self, request: RequestId | None) -> Talk | None:

@@ -1,8 +1,8 @@
 """One request to a server at an address, the short way: one POST, read once, no library in between.
 
 The MCP library costs 1.6 ms of CPU for a call that takes us 0.2 ms. It still
-shakes hands, lists, and holds the standing stream; this takes over what is
-asked often. Bounds and reasons are those of `streamable`.
+shakes hands and holds the standing stream; this takes over what is asked.
+Bounds and reasons are those of `streamable`.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import gc
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from threading import Lock
 from typing import Final
 
 # New objects between two looks. A few calls under way at once have made Python's own 700, all of them alive:
@@ -16,16 +17,40 @@ COLLECT_AFTER: Final = 10_000
 TURN_SECONDS: Final = 0.0005
 
 
+_lock = Lock()
+_serving = 0
+_usual: tuple[float, tuple[int, int, int]] = (0.0, (0, 0, 0))  # what to give back
+
+
 @contextmanager
 def tuned_for_serving() -> Generator[None]:
-    """Short turns for threads; garbage is looked for rarely, and not among what is there by now."""
-    turn, collect = sys.getswitchinterval(), gc.get_threshold()
-    sys.setswitchinterval(TURN_SECONDS)
-    gc.freeze()
-    gc.set_threshold(COLLECT_AFTER, *collect[1:])
+    """Short turns for threads; garbage is looked for rarely, and not among what is there by now.
+
+    The interpreter is one for all who serve in this process: whoever ends last gives back what was usual.
+    """
+    _begin()
     try:
         yield
     finally:
-        gc.set_threshold(*collect)
-        gc.unfreeze()
-        sys.setswitchinterval(turn)
+        _end()
+
+
+def _begin() -> None:
+    global _serving, _usual  # noqa: PLW0603 - as process-wide as what is changed
+    with _lock:
+        _serving += 1
+        if _serving == 1:
+            _usual = sys.getswitchinterval(), gc.get_threshold()
+            sys.setswitchinterval(TURN_SECONDS)
+            gc.freeze()
+            gc.set_threshold(COLLECT_AFTER, *_usual[1][1:])
+
+
+def _end() -> None:
+    global _serving  # noqa: PLW0603 - as above
+    with _lock:
+        _serving -= 1
+        if not _serving:
+            gc.set_threshold(*_usual[1])
+            gc.unfreeze()
+            sys.setswitchinterval(_usual[0])
