@@ -10,9 +10,11 @@ import pytest
 
 from fingerpost.records import Effect, Listing, Principal, Scope, ServerSpec
 from fingerpost.surfaces.gateway.exchange import Encoded, Refusal
+from fingerpost.surfaces.gateway.offers.tools import A_FEW
 from fingerpost.testing import tool_server
-from tests.gateway.methods_kit import ALL, AUTO, Client, house, reading, request
+from tests.gateway.methods_kit import ALL, AUTO, ROUTE, Client, house, reading, request
 from tests.requirements import proves
+from tests.turns import turns_during
 
 RICH: dict[str, Any] = {
     "name": "price",
@@ -68,6 +70,15 @@ async def test_ten_thousand_tools_page_quickly_and_completely(tmp_path: Path) ->
         seconds = time.process_time() - began
         assert names == [*(f"big__tool_{number:05}" for number in range(10_000)), "read_result"]
         assert seconds < 1.0  # eleven pages, each joined from what was encoded before
+
+
+@proves("G4")
+async def test_others_have_their_turns_while_a_long_list_is_made(tmp_path: Path) -> None:
+    big = tool_server("big", [reading(f"tool_{number}", x="string") for number in range(4 * A_FEW)])
+    async with house(tmp_path, big.spec()) as it:
+        await it.ask("tools/list", at=ROUTE)  # the servers are up now
+        assert await turns_during(it.ask("tools/list")) >= 4
+        assert await turns_during(it.ask("tools/list")) < 4  # made once
 
 
 @proves("G4")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import anyio
-import anyio.lowlevel
 import pytest
 
 from fingerpost.records import Listing, ServerSpec
@@ -19,26 +16,7 @@ from fingerpost.settings.model import LimitSettings
 from fingerpost.store import Store
 from tests.catalog.definitions import catalog, many, tool
 from tests.requirements import proves
-
-
-async def _turns_during(work: Awaitable[object]) -> int:
-    """How often the event loop came round while this was done."""
-    turns = before = after = 0
-
-    async def count() -> None:
-        nonlocal turns
-        while True:
-            await anyio.lowlevel.checkpoint()
-            turns += 1
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(count)
-        await anyio.lowlevel.checkpoint()
-        before = turns
-        await work
-        after = turns
-        tasks.cancel_scope.cancel()
-    return after - before
+from tests.turns import turns_during
 
 
 @proves("F21")
@@ -47,7 +25,7 @@ async def test_the_event_loop_goes_round_while_the_cards_of_a_long_listing_are_m
     async with Store.open(f"sqlite:///{tmp_path}/fingerpost.db") as store:
         intake = Intake(it, store)
         long = Listing(server="shop", definitions=many(10 * MANY_CARDS))
-        assert await _turns_during(intake.study(long)) > 1
+        assert await turns_during(intake.study(long)) > 1
         assert it.snapshot.cards == ()  # nothing is shown before it is taken
         intake.take(long)
         assert it.snapshot.cards == catalog(long).snapshot.cards
@@ -87,7 +65,7 @@ async def test_the_event_loop_goes_round_while_a_long_page_is_looked_at():
     async def work() -> None:
         read.append(await read_listing(spec, page, limits, modern=True, instructions=None))
 
-    assert await _turns_during(work()) > 1
+    assert await turns_during(work()) > 1
     (listing,) = read
     assert len(listing.definitions) == 10 * MANY
     assert [dropped.name for dropped in listing.dropped] == ["odd"]

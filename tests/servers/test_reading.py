@@ -302,6 +302,9 @@ anything: st.SearchStrategy[Any] = st.recursive(
 
 @given(value=anything, around=st.integers(0, 120), depth=st.sampled_from((4, 64, 100)))
 @example(value=math.nan, around=2, depth=64)
+@example(value=math.nan, around=0, depth=64)
+@example(value=[0, math.nan], around=0, depth=64)
+@example(value={"type": ["string", "null"]}, around=0, depth=64)
 @example(value=10**4100, around=2, depth=64)
 @example(value="\ud800", around=2, depth=64)
 @example(value="deep", around=70, depth=64)

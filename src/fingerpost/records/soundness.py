@@ -7,6 +7,7 @@ then there are words for it.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import orjson
@@ -17,6 +18,7 @@ from fingerpost.records.json import MAX_DEPTH, check_json
 _STRICTLY: Final = (
     orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 )
+_NULL: Final = re.compile(rb"(?:^|[:,\[])null")  # many schemas say "null", which is a text
 
 
 def json_fault(value: object, *, max_depth: int = MAX_DEPTH) -> str | None:
@@ -31,4 +33,4 @@ def plainly_sound(value: object, max_depth: int) -> bytes | None:
     except TypeError:  # half a character, a long integer, no JSON at all
         return None
     # What JSON has no word for (NaN) is written as null, and what is deep has many brackets.
-    return data if b"null" not in data and data.count(b"[") + data.count(b"{") <= max_depth else None
+    return data if data.count(b"[") + data.count(b"{") <= max_depth and not _NULL.search(data) else None

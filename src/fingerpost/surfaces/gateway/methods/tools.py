@@ -38,7 +38,8 @@ class ToolMethods:
 
     async def list(self, request: ClientRequest, exchange: Exchange) -> Encoded:
         """One page of the tools of this endpoint."""
-        await self._settled_offer(request)
+        offer = await self._settled_offer(request)
+        await self._offers.encode(offer, modern=request.modern)
         return self._offers.page(
             request.endpoint,
             request.principal,

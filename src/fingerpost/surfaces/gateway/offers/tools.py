@@ -28,6 +28,7 @@ _KEPT: Final = 64  # lists
 _REMEMBERED: Final = 300  # endpoints and callers whose list is compared with what they were given before
 
 MANY: Final = 500  # tools: to see which of them are hidden is then work for a thread
+A_FEW: Final = 100  # definitions encoded before others have their turn
 
 V = TypeVar("V")
 _Key = tuple[str, str | None, str | None, tuple[Scope, ...]]
@@ -167,6 +168,14 @@ class ToolOffers:
             _remember(self._given, offer.who, _Given(self._snapshot, pages.bodies, modern))
         return pages.page(cursor, self._hints(offer, principal, pages) if modern else None)
 
+    async def encode(self, offer: Offer, *, modern: bool) -> None:
+        """Before a page of a list is asked for: the first one takes long, and others have their turns."""
+        if (offer.who, modern) not in self._pages:
+            for place, card in enumerate(self._shown(offer), 1):
+                self._definitions.of(card, modern=modern)
+                if place % A_FEW == 0:
+                    await anyio.lowlevel.checkpoint()
+
     def came(self, offer: Offer) -> None:
         """Somebody came who has not listed anything yet: they, too, hear when the tools change."""
         if offer.who not in self._given:
@@ -209,7 +218,8 @@ class ToolOffers:
         endpoint = Endpoint(path="", mode=mode, profile=profile)
         scope = scopes[0] if scopes else Scope()
         principal = Principal(name=caller or "", scope=scope, profiles=profiles)
-        pages = self._list(await self.prepared(endpoint, principal), modern=modern)
+        await self.encode(await self.prepared(endpoint, principal), modern=modern)
+        pages = self._list(self.of(endpoint, principal), modern=modern)  # tools may have changed meanwhile
         return _Given(self._snapshot, pages.bodies, modern)
 
     def _list(self, offer: Offer, *, modern: bool) -> Pages:
