@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 import anyio
+import anyio.lowlevel
 
 
 async def turns_during(work: Awaitable[object]) -> int:

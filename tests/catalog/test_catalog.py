@@ -3,6 +3,9 @@ from __future__ import annotations
 import random
 import socket
 from dataclasses import FrozenInstanceError
+from enum import Enum
+from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -273,3 +276,13 @@ class Churn(RuleBasedStateMachine):
 
 Churn.TestCase.settings = settings(UNHURRIED, max_examples=30, stateful_step_count=20)
 TestChurn = proves("H17", "F24")(Churn.TestCase)
+
+
+class _Colour(Enum):
+    RED = "red"
+
+
+@pytest.mark.parametrize("value", [UUID(int=1), _Colour.RED, object()])
+def test_what_only_python_can_say_is_no_part_of_a_definition(value: Any) -> None:
+    with pytest.raises(ConfigError, match="which JSON cannot say"):
+        catalog().register({"name": "get", "inputSchema": {"type": "object", "default": value}})

@@ -38,6 +38,7 @@ def reordered(value: Any) -> Any:
 @example(
     {"name": "a", "inputSchema": {"default": 1e22, "minimum": 1e-7, "enum": [123456789012345680.0, -0.0]}}
 )
+@example({"name": "a", "inputSchema": {"default": None, "enum": [None, "null"]}})
 @example({"name": "\x7f", "description": "\x00\u2028é\U0001f600"})
 @example({"name": "a", "inputSchema": {"maximum": 2**64, "é": 1, "e": 1.0, "f": 1}})
 def test_pins_of_earlier_releases_hold(definition: dict[str, Json]) -> None:

@@ -15,13 +15,13 @@ from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPC
 
 from fingerpost.errors import ConfigError
 from fingerpost.records import check_json
-from fingerpost.records.soundness import json_fault
 from fingerpost.servers import Server
 from fingerpost.servers.backoff import wait_before
 from fingerpost.servers.definitions import Intake
 from fingerpost.servers.lifeline import Pace
 from fingerpost.servers.ring import LineSplitter, LineTooLong, Ring
 from fingerpost.servers.schemas import schema_fault
+from fingerpost.servers.soundness import json_fault
 from fingerpost.servers.sse import EventReader, EventTooLarge
 from fingerpost.servers.wire import (
     MOST_VALUES,

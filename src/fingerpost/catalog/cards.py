@@ -17,8 +17,7 @@ from fingerpost.catalog.intelligence import gather
 from fingerpost.catalog.names import exposed_name, own_name, tool_key, visible
 from fingerpost.catalog.overrides import Overrides
 from fingerpost.frozen import frozen
-from fingerpost.records import Instructions, JsonObject, Known, Source, ToolCard, UsageProfile
-from fingerpost.records.soundness import json_fault
+from fingerpost.records import Instructions, JsonObject, Known, Source, ToolCard, UsageProfile, check_json
 
 LONGEST_NAME: Final = 1024
 _NO_CARDS: Final[Mapping[str, ToolCard]] = {}
@@ -112,5 +111,5 @@ def _refuse(definition: object) -> Refusal | None:
     shown = visible(name[:80])
     if len(name) > LONGEST_NAME:
         return Refusal(shown, f"has a name of more than {LONGEST_NAME} characters")
-    reason = json_fault(cast("object", definition))
+    reason = check_json(cast("object", definition))
     return None if reason is None else Refusal(shown, reason)

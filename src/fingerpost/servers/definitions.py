@@ -13,8 +13,8 @@ from mcp.shared.inbound import X_MCP_HEADER_KEY, find_invalid_x_mcp_header
 from pydantic_core import to_json
 
 from fingerpost.records import DroppedTool, JsonObject, check_json
-from fingerpost.records.soundness import plainly_sound
 from fingerpost.servers.schemas import kind_of, schema_fault
+from fingerpost.servers.soundness import plainly_sound
 from fingerpost.settings.model import LimitSettings
 
 LONGEST_NAME = 1024

@@ -26,7 +26,6 @@ from fingerpost.records import (
     ServerState,
     ServerStatus,
 )
-from fingerpost.records.soundness import json_fault
 from fingerpost.servers.caller import Passage
 from fingerpost.servers.clock import Clock
 from fingerpost.servers.connection import Connection
@@ -36,6 +35,7 @@ from fingerpost.servers.listeners import Listeners
 from fingerpost.servers.oauth import TokenBook
 from fingerpost.servers.opening import Surroundings
 from fingerpost.servers.session import EVERYTHING, NOTHING
+from fingerpost.servers.soundness import json_fault
 from fingerpost.servers.spec import protect
 from fingerpost.servers.supervisor import Shared, Supervisor
 from fingerpost.servers.talk import Progress

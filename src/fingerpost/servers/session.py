@@ -39,9 +39,9 @@ from pydantic import ValidationError
 
 from fingerpost.records import JsonObject
 from fingerpost.records.json import MAX_DEPTH
-from fingerpost.records.soundness import plainly_sound
 from fingerpost.servers.caller import Passage
 from fingerpost.servers.definitions import may_name_headers
+from fingerpost.servers.soundness import plainly_sound
 from fingerpost.servers.talk import PROGRESS, Talk, Talks
 
 PROBE_SECONDS = 10.0

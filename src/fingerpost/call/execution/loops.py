@@ -50,9 +50,7 @@ class _Talk:
     """What is remembered of one conversation."""
 
     steps: deque[Step] = field(default_factory=lambda: deque[Step](maxlen=STEPS))
-    told: dict[str, float] = field(
-        default_factory=dict[str, float]
-    )  # when a call was refused, by fingerprint
+    told: dict[str, float] = field(default_factory=dict[str, float])  # when a call was refused
 
     def tell(self, call: str, now: float) -> None:
         self.told.pop(call, None)

@@ -13,6 +13,7 @@ from typing import cast
 from mcp_types import Tool
 
 from fingerpost.records import Json, JsonObject, ToolCard
+from fingerpost.servers.definitions import may_name_headers
 from fingerpost.surfaces.gateway.offers.conforming import conforming
 from fingerpost.surfaces.gateway.offers.encoding import encoded
 
@@ -65,7 +66,7 @@ class Definitions:
         """Whether some of the tool's arguments go into headers, too (`x-mcp-header`)."""
         entry = self._entry(card)
         if entry.headers is None:
-            entry.headers = b'"x-mcp-header"' in encoded(card.definition.get("inputSchema"))
+            entry.headers = may_name_headers(encoded(card.definition.get("inputSchema")))
         return entry.headers
 
     def _entry(self, card: ToolCard) -> _Kept:
