@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost import redaction
-from fingerpost.redaction import MASK, names_secret, remember, scrub, scrub_json
+from fingerpost.redaction import MASK, names_secret, names_secret_setting, remember, scrub, scrub_json
 from tests.requirements import proves
 
 CANARIES = [
@@ -62,6 +62,20 @@ def test_a_remembered_value_never_survives(secret: str, before: str, after: str)
 def test_a_secret_is_recognised_by_its_key(key: str) -> None:
     assert names_secret(key)
     assert scrub_json({key: "plain words"}) == {key: MASK}
+
+
+@proves("F49")
+@pytest.mark.parametrize("name", ["MAPS_KEY", "AZURE_KEY_2", "mapsKey", "--auth", "GITHUB_PAT", "key"])
+def test_more_names_are_secret_in_a_configuration_than_in_what_tools_take_and_give(name: str) -> None:
+    assert names_secret_setting(name)
+    assert not names_secret_setting(f"{name}_FILE")
+    found = {name: "north", "primary_key": "id", "sort_key": "created_at"}
+    assert scrub_json(found) is found
+
+
+@pytest.mark.parametrize("name", ["MONKEY", "keyboard", "PATTERN", "AUTHOR", "KEY_PATH", "COMPAT"])
+def test_ordinary_names_of_a_configuration_are_not_secret(name: str) -> None:
+    assert not names_secret_setting(name)
 
 
 @pytest.mark.parametrize("key", ["path", "tokenizer", "max_tokens_per_call", "query", "keyboard"])

@@ -30,6 +30,19 @@ _SECRET_KEY = re.compile(
     re.IGNORECASE,
 )
 
+# In a server's configuration these name one as well: `MAPS_KEY`, `X-Auth`, `GITHUB_PAT`. Not in arguments
+# and results of tools, where a `key` is what something is looked up or sorted by.
+_SECRET_SETTING = re.compile(
+    r"(?i:(?:^|[-_. ])(?:key|auth|pat|pw|creds?|jwt|sas)s?[-_]?\d*$)|[a-z](?:Key|Auth)$"
+)
+# Whatever else a header holds may be what a server knows us by.
+_HARMLESS_HEADER = re.compile(
+    r"accept(?:-.*)?|content-(?:type|language|encoding|length)|user-agent|cache-control|pragma|connection"
+    r"|host|origin|referer|prefer|date|dnt|.*-version",
+    re.IGNORECASE,
+)
+_LONG_VALUE = 16
+
 _SECRET_SHAPE = re.compile(
     r"""
       -----BEGIN[ A-Z]*PRIVATE\ KEY-----.*?(?:-----END[ A-Z]*PRIVATE\ KEY-----|\Z)
@@ -89,6 +102,38 @@ def _names_secret(key: str) -> bool:
 
 
 _names_secret_again = lru_cache(maxsize=4096)(_names_secret)  # the same few names in call after call
+
+
+def names_secret_setting(name: str) -> bool:
+    """Whether a variable or an option of a server holds a secret, by its name: `MAPS_KEY`, `--auth`."""
+    return names_secret(name) or _SECRET_SETTING.search(name) is not None
+
+
+def holds_secret_header(name: str) -> bool:
+    """Whether the value of a header of this name is not to be shown: of all but the plainly harmless."""
+    return names_secret_setting(name) or _HARMLESS_HEADER.fullmatch(name) is None
+
+
+def remember_setting(name: str, value: str) -> None:
+    """`remember` a value of a server's configuration, unless it is more likely an ordinary word.
+
+    Where only the name is suspicious (`SORT_KEY=created_at`, `X-Region: us-east-1`), masking the word
+    in everything that servers answer would do more harm than good.
+    """
+    words = value.split()
+    if not names_secret(name) and not _looks_made_up(words, long=not names_secret_setting(name)):
+        return
+    remember(value)
+    remember(words[-1] if words else "")  # "Bearer abc": the second word alone, too
+
+
+def _looks_made_up(words: Sequence[str], *, long: bool) -> bool:
+    """Letters and digits in one word, with a word before it at most that says what it is."""
+    if len(words) not in (1, 2):
+        return False
+    word = words[-1]
+    mixed = any(map(str.isalpha, word)) and any(map(str.isdigit, word))
+    return mixed and (len(word) >= _LONG_VALUE or not long)
 
 
 def scrub(text: str) -> str:

@@ -16,7 +16,7 @@ import pytest
 
 from fingerpost.events import ApprovalRequested, Event
 from fingerpost.llm import ModelRequest
-from fingerpost.surfaces.completions.approvals import LOOK_EVERY_S
+from fingerpost.surfaces.web.deciding import LOOK_EVERY_S
 from fingerpost.testing import ScriptedModel, calls
 from tests.completions.kit import MAP, Place, ask, house, user
 from tests.completions.test_approvals import NOT_HELD, body, decide, writes

@@ -175,7 +175,62 @@ def test_a_person_edits_the_arguments_which_must_fit_the_schema_and_approves(per
     assert person.runs("approvals", "edit", pending.pending_id, "nonsense").returncode == 2
     done = person.runs("approvals", "edit", pending.pending_id, "path=b.txt", "count:=2")
     assert done.returncode == 0, done.stderr
+    assert 'It runs with {"path": "b.txt", "count": 2}' in done.stdout
     shown = person.reads("approvals", "show", pending.pending_id)
     assert shown["edited_arguments"] == {"path": "b.txt", "count": 2}
     assert shown["decision"] == "approved"
     assert spent(person, make_call("a.txt", count=1)) is None
+
+
+def taking(**schema: Any) -> dict[str, Any]:
+    """A tool that deletes, with one parameter it names."""
+    properties = {"path": {"type": "string"}}
+    return tool(
+        "delete", "Delete a file.", inputSchema={"type": "object", "properties": properties, **schema}
+    )
+
+
+@proves("C6", "C4")
+def test_a_slip_in_the_name_of_an_edited_argument_approves_nothing(person: Person) -> None:
+    person.has("files", [taking()])
+    (pending,) = asked(person, make_call("a.txt", force=True))
+    wrong = person.runs("approvals", "edit", pending.pending_id, "pth=b.txt")
+    assert wrong.returncode == 2
+    assert "files/delete takes no 'pth'; it takes: path" in " ".join(wrong.stderr.split())
+    assert person.reads("approvals", "show", pending.pending_id)["decision"] == "waiting"
+    done = person.runs("approvals", "edit", pending.pending_id, "force:=false")  # the call has it already
+    assert done.returncode == 0, done.stderr
+
+
+@proves("C6")
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"additionalProperties": True},
+        {"additionalProperties": {"type": "string"}},
+        {"patternProperties": {"^x-": {}}},
+        {"properties": {}},
+    ],
+)
+def test_a_tool_that_takes_any_name_gets_any(person: Person, schema: dict[str, Any]) -> None:
+    person.has("files", [taking(**schema)])
+    (pending,) = asked(person, make_call("a.txt"))
+    done = person.runs("approvals", "edit", pending.pending_id, "x-why=because")
+    assert done.returncode == 0, done.stderr
+    assert 'It runs with {"path": "a.txt", "x-why": "because"}' in done.stdout
+
+
+@proves("C6")
+def test_who_asked_is_listed_where_it_was_somebody_else(person: Person) -> None:
+    asked(person, make_call())
+    assert "asked by" in person.runs("approvals").stdout
+    assert "dana" in person.runs("approvals").stdout
+
+
+@proves("C6")
+def test_what_one_asked_oneself_is_listed_without_saying_so(person: Person) -> None:
+    person.has("files", [taking()])
+    assert person.runs("call", "files/delete", "path=a.txt").returncode == 4
+    listed = person.runs("approvals").stdout
+    assert "files/delete" in listed
+    assert "asked by" not in listed

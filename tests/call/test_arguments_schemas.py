@@ -29,6 +29,8 @@ def test_a_reference_to_another_host_is_never_fetched_and_counts_as_anything() -
 
 def test_a_reference_that_leads_nowhere_counts_as_anything() -> None:
     assert prepare(takes({"it": {"$ref": "#/$defs/lost"}}), {"it": 3}).ok
+    for place in ("9" * 5000, "²", "٣", "-1"):
+        assert prepare(takes({"it": {"$ref": f"#/allOf/{place}"}}, allOf=[{}]), {"it": 3}).ok
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fingerpost.call.digest import Results, count_tokens, handle_of
-from fingerpost.call.digest.results import page_end
+from fingerpost.call.digest.results import fewest, page_end
 from fingerpost.records import JsonObject
 from fingerpost.store import Store
 from tests.requirements import proves
@@ -81,6 +81,16 @@ async def test_an_empty_result_has_one_empty_page(url: str) -> None:
         page = await results.page(await results.keep("call_1", {"content": []}))
         assert page is not None
         assert (page.text, page.page, page.pages) == ("", 1, 1)
+        assert await results.page(page.handle, page=2) is None
+
+
+@proves("D6")
+@pytest.mark.parametrize("number", [-1, 0, 10**9, 10**18])
+async def test_a_page_that_is_not_there_is_none_however_far_away(url: str, number: int) -> None:
+    async with Store.open(url) as store:
+        results = Results(store.cache)
+        handle = await results.keep("call_1", RESULT)
+        assert await results.page(handle, page=number) is None
 
 
 def test_the_same_call_has_the_same_handle_and_another_another() -> None:
@@ -88,13 +98,19 @@ def test_the_same_call_has_the_same_handle_and_another_another() -> None:
     assert len(handle_of("call_1")) == 17
 
 
-@given(st.text(max_size=400) | st.text(alphabet="ab \n", max_size=400), st.integers(50, 90))
-@settings(deadline=None, max_examples=60)
+DEAR = "\u115f\U000e0041\u3164\u200b\x00\n"  # characters that cost most, and where pages may end early
+
+
+@given(
+    st.text(max_size=400) | st.text(alphabet="ab \n", max_size=400) | st.text(alphabet=DEAR, max_size=400),
+    st.integers(50, 90),
+)
+@settings(deadline=None, max_examples=90)
 def test_pages_cover_any_text_without_overlap(text: str, tokens: int) -> None:
     start = 0
     while start < len(text):
         end = page_end(text, start, tokens)
-        assert end > start
+        assert end - start >= fewest(tokens) or end == len(text)
         assert count_tokens(text[start:end]) <= tokens
         start = end
 

@@ -104,6 +104,8 @@ async def test_a_failing_server_is_left_alone_and_its_breaker_says_so():
         assert [execution.error for execution in done] == [timed_out, timed_out, left_alone, left_alone]
         assert len(notes.calls) == 2
         assert "left alone" in done[-1].detail
+        assert "tried again by itself" in done[-1].hint
+        assert "POST /api/servers/notes/breaker/reset" in done[-1].hint
         assert b.runner.breakers["notes"].state == "open"
         assert [(event.server, event.state) for event in b.told(BreakerMoved)] == [("notes", "open")]
         b.runner.reset_breaker("notes")

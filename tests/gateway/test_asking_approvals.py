@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,88 @@ async def test_what_is_decided_elsewhere_while_the_person_thinks_counts(tmp_path
         outcome = await house.call(request(modern=False), Thinking())
         assert outcome.success
         assert house.notes.calls == [("delete_note", {"path": "other"})]
+
+
+@proves("G6")
+@pytest.mark.parametrize("word", [Decision.APPROVED, Decision.REJECTED])
+async def test_who_decides_elsewhere_ends_the_question(tmp_path: Path, word: Decision) -> None:
+    """The person at the client never answers, and nobody waits until their time is over."""
+    asked = anyio.Event()
+
+    class Away(Person):
+        async def ask(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+            asked.set()
+            return await super().ask(method, params)
+
+    async with gateway(tmp_path, approval_seconds=3600) as house, anyio.create_task_group() as tasks:
+
+        async def console() -> None:
+            await asked.wait()
+            [pending] = await house.waiting()
+            await house.router.calls.decide(pending.pending_id, word, by="console", reason="I know why")
+
+        tasks.start_soon(console)
+        outcome = await house.call(request(modern=False), Away())
+        assert outcome.success == (word is Decision.APPROVED)
+        assert ("console: I know why" in outcome.content) == (word is Decision.REJECTED)
+
+
+@proves("G6")
+async def test_a_client_that_cannot_be_asked_hears_a_no_once_and_its_reason(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as house:
+        again = partial(house.call, request(modern=False, capabilities={}))
+        assert "approvals approve" in (await again()).content
+        [pending] = await house.waiting()
+        await house.router.calls.decide(
+            pending.pending_id, Decision.REJECTED, by="dana", reason="use staging"
+        )
+        refused = await again()
+        assert refused.error is ErrorKind.CANCELLED
+        assert "dana: use staging" in refused.content
+        assert await house.waiting() == []
+        insisted = await again()
+        assert insisted.error is ErrorKind.AUTHORIZATION_REQUIRED
+        [anew] = await house.waiting()
+        assert anew.pending_id != pending.pending_id
+        assert house.notes.calls == []
+
+
+@proves("G6")
+async def test_a_no_is_news_to_nobody_else(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as house:
+        await house.call(request(modern=False, capabilities={}))
+        [pending] = await house.waiting()
+        await house.router.calls.decide(
+            pending.pending_id, Decision.REJECTED, by="dana", reason="use staging"
+        )
+        for other in (request(modern=False, capabilities={}, principal=EVE), request(capabilities={})):
+            outcome = await house.call(other)
+            assert outcome.error is ErrorKind.AUTHORIZATION_REQUIRED
+            assert "staging" not in outcome.content
+
+
+@proves("G6")
+async def test_an_edited_call_runs_once_when_a_client_that_cannot_be_asked_calls_again(
+    tmp_path: Path,
+) -> None:
+    async with gateway(tmp_path) as house:
+        again = partial(house.call, request(modern=False, capabilities={}))
+        await again()
+        [pending] = await house.waiting()
+        await house.router.calls.decide(
+            pending.pending_id, Decision.APPROVED, by="dana", edited_arguments={"path": "other"}
+        )
+        assert (await again()).success
+        assert (await again()).error is ErrorKind.AUTHORIZATION_REQUIRED
+        assert house.notes.calls == [("delete_note", {"path": "other"})]
+
+
+@proves("G6")
+async def test_who_was_told_at_once_is_not_told_again(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as house:
+        asking = request(modern=False)
+        assert (await house.call(asking, saying(accept("reject")))).error is ErrorKind.CANCELLED
+        assert (await house.call(asking, saying(accept()))).success
 
 
 @proves("G6", "G7")

@@ -93,7 +93,7 @@ async def test_a_log_message_of_one_callers_request_is_not_told_to_the_others() 
     """One connection serves all callers, and over stdio a message does not say which request it is of."""
     outside: list[Any] = []
     dana, eve = Person(key="dana"), Person(key="eve")
-    talks = Talks("notes", lambda method, params: outside.append(params))
+    talks = Talks("notes", lambda method, params, caller: outside.append(params))
     running = [
         Talk("notes", number, passage=Passage(caller=who)) for number, who in enumerate((dana, dana, eve))
     ]

@@ -30,7 +30,6 @@ HEADS = [
     PLAIN.replace(b"one", b"content-length: 3"),
     PLAIN.replace(b"X-Name: one", b"Content-Length: 3"),
     PLAIN.replace(b"one", b"one\r\nExpect: 100-continue"),
-    PLAIN.replace(b"one", b"one\r\nUpgrade: h2c\r\nConnection: upgrade"),
     PLAIN.replace(b"HTTP/1.1", b"HTTP/1.0"),
     b"\r\n" + PLAIN,
     PLAIN.replace(b"\r\nX-Name: one", b""),
@@ -147,6 +146,38 @@ def test_any_requests_in_any_pieces_are_heard_as_by_the_parser_alone(
             assert _comparable(ours) == _comparable(other)
 
     asyncio.run(both())
+
+
+UPGRADE = b"\r\nUpgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings"
+_ASKED_AND_PLAIN = st.sampled_from([PLAIN, TOKEN, HEADS[-1]])
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(_ASKED_AND_PLAIN, _BODIES, st.booleans()), min_size=1, max_size=5), _CUTS)
+def test_an_upgrade_that_nobody_offers_changes_nothing(
+    requests: list[tuple[bytes, bytes, bool]], cuts: list[int]
+) -> None:
+    """What follows the head is the request's body, and never another request."""
+
+    async def both() -> None:
+        with listening(Counting) as ours, listening(HttpToolsProtocol) as other:
+            for head, body, upgrade in requests:
+                sent = b"2\r\n{}\r\n0\r\n\r\n" if b"chunked" in head else body
+                asking = head.replace(b": here", b": here" + UPGRADE) if upgrade else head
+                for piece in _cut(request(asking, sent), cuts):
+                    await ours.hear(piece)
+                await other.hear(request(head, sent))
+            assert _without_upgrade(ours) == _without_upgrade(other)
+
+    asyncio.run(both())
+
+
+def _without_upgrade(listener: Listener) -> tuple[Any, ...]:
+    asked = [
+        ([header for header in scope["headers"] if header[0] not in (b"upgrade", b"connection")], body)
+        for scope, body in listener.asked
+    ]
+    return asked, listener.line.written, listener.line.closed
 
 
 def _cut(message: bytes, places: list[int]) -> list[bytes]:

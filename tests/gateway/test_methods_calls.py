@@ -12,11 +12,13 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from fingerpost.events import CallReceived, CallRefused
-from fingerpost.records import Era
+from fingerpost.records import Era, Listing
+from fingerpost.servers import Server
 from fingerpost.surfaces.gateway.exchange import Refusal
 from fingerpost.testing import tool_server
 from tests.gateway.methods_kit import Answering, house, reading, text_of
 from tests.requirements import proves
+from tests.servers.raw import raw_server, with_length
 
 PICTURE = base64.b64encode(b"\x89PNG" + bytes(500)).decode()
 EVERYTHING: dict[str, Any] = {
@@ -76,11 +78,31 @@ async def test_what_belongs_to_the_request_goes_along_and_our_envelope_does_not(
 
 
 @proves("G8")
-async def test_structured_content_that_is_no_object_is_kept_from_older_clients(tmp_path: Path) -> None:
+@pytest.mark.parametrize("schema", [None, {"type": "array"}])
+async def test_structured_content_that_is_no_object_reaches_older_clients_in_one(
+    tmp_path: Path, schema: dict[str, Any] | None
+) -> None:
     result = {"content": [{"type": "text", "text": "[1]"}], "structuredContent": [1]}
-    async with house(tmp_path, server({"look": result}).spec()) as it:
-        assert "structuredContent" not in await it.call("shop__look")
+    async with house(tmp_path, server({"look": result}, look={"outputSchema": schema}).spec()) as it:
+        assert (await it.call("shop__look"))["structuredContent"] == {"result": [1]}
         assert (await it.call("shop__look", modern=True))["structuredContent"] == [1]
+
+
+@proves("G8")
+@pytest.mark.parametrize(
+    ("kind", "given"), [(["array", "null"], {"structuredContent": {"result": None}}), ("object", {})]
+)
+async def test_a_null_is_structured_content_only_where_it_was_promised(
+    tmp_path: Path, kind: object, given: dict[str, Any]
+) -> None:
+    def with_null(reply: bytes) -> list[bytes]:
+        return [with_length(reply.replace(b'"content":', b'"structuredContent": null, "content":'))]
+
+    async with raw_server(with_null) as (_, url), house(tmp_path, Server.http("raw", url)) as it:
+        look: dict[str, Any] = {**reading("look"), "outputSchema": {"type": kind}}
+        it.router.catalog.replace_server(Listing(server="raw", definitions=(look,)))
+        result = await it.call("raw__look")
+        assert {key: value for key, value in result.items() if key == "structuredContent"} == given
 
 
 @proves("G14")
@@ -93,7 +115,12 @@ async def test_a_long_result_is_cut_and_keeps_its_pictures_and_its_data(tmp_path
         ],
         "structuredContent": {"rows": rows},
     }
-    shop = server({"free": long, "bound": long}, bound={"outputSchema": {"type": "object"}})
+    listed = {**long, "structuredContent": rows}
+    shop = server(
+        {"free": long, "bound": long, "listed": listed},
+        bound={"outputSchema": {"type": "object"}},
+        listed={"outputSchema": {"type": "array"}},
+    )
     async with house(tmp_path, shop.spec(), digest={"max_tokens": 300}) as it:
         free, bound = await it.call("shop__free"), await it.call("shop__bound")
         for cut in (free, bound):
@@ -102,6 +129,7 @@ async def test_a_long_result_is_cut_and_keeps_its_pictures_and_its_data(tmp_path
             assert cut["content"][1] == long["content"][1]
         assert "structuredContent" not in free  # nobody was promised it
         assert bound["structuredContent"] == {"rows": rows}  # clients check it against its schema
+        assert (await it.call("shop__listed"))["structuredContent"] == {"result": rows}
 
 
 @proves("G14")

@@ -12,7 +12,9 @@ from mcp.shared.exceptions import MCPError
 from fingerpost.records import Era, ServerSpec
 from fingerpost.testing import served, tool_server
 from tests.conformance.gateway import gateway
-from tests.gateway.methods_kit import Library, reading
+from tests.gateway.methods_kit import Answering, Library, reading
+from tests.gateway.wire_client import ask, old, open_session
+from tests.gateway.wire_parts import Address
 from tests.requirements import proves
 
 ERAS: tuple[Era, ...] = ("2025-11-25", "2026-07-28")
@@ -80,3 +82,45 @@ async def test_three_thousand_tools_of_one_server_reach_a_client(tmp_path: Path,
                 names += [tool.name for tool in page.tools]
                 cursor = page.next_cursor
             assert names == [*(f"many__tool_{number:04}" for number in range(3000)), "read_result"]
+
+
+@proves("G1", "G8")
+async def test_a_session_gets_results_of_its_own_era_from_servers_of_the_newer(tmp_path: Path) -> None:
+    library = Library("library", resources=["book://a"], prompts=["summary"])
+    shop = tool_server("shop", [reading("price", thing="string")])
+    servers = (library.spec(era="2026-07-28"), shop.spec(era="2026-07-28"))
+    asked = (
+        old("tools/call", {"name": "shop__price", "arguments": {"thing": "pen"}}),
+        old("resources/read", {"uri": "book://a"}),
+        old("prompts/get", {"name": "library__summary"}),
+        old(
+            "completion/complete",
+            {
+                "ref": {"type": "ref/prompt", "name": "library__summary"},
+                "argument": {"name": "a", "value": ""},
+            },
+        ),
+    )
+    async with gateway(*servers, folder=tmp_path) as address:
+        host, port = address.removeprefix("http://").split(":")
+        place = Address(host, int(port))
+        session = await open_session(place)
+        results = [(await ask(place, request, session)).json["result"] for request in asked]
+    members = [set(result) - {"_meta", "isError"} for result in results]
+    assert members == [{"content"}, {"contents"}, {"messages"}, {"completion"}]
+
+
+@proves("G1", "G8")
+async def test_a_list_as_a_result_keeps_its_promise_to_clients_of_both_eras(tmp_path: Path) -> None:
+    """The client of the SDK checks structured content against the schema it was listed with."""
+    numbers: dict[str, Any] = {"type": "array", "items": {"type": "number"}}
+    content = {"content": [{"type": "text", "text": "[1,2]"}], "structuredContent": [1, 2]}
+    shop = Answering("shop", {"sizes": {"outputSchema": numbers}}, {"sizes": content})
+    async with gateway(shop.spec(), folder=tmp_path) as address:
+        seen: list[Any] = []
+        for era in ERAS:
+            async with Client(f"{address}/mcp/all", mode=mode_of(era)) as client:
+                schema = (await client.list_tools()).tools[0].output_schema
+                assert schema is not None
+                seen.append((schema["type"], (await client.call_tool("shop__sizes", {})).structured_content))
+    assert seen == [("object", {"result": [1, 2]}), ("array", [1, 2])]

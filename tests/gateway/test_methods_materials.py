@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
-from fingerpost.records import Effect, Era, Principal, Scope
+from fingerpost.records import Effect, Era, Principal, Scope, ServerSpec
 from fingerpost.surfaces.gateway.exchange import Refusal
+from fingerpost.testing import served
+from tests.conformance.fixture_server import application
+from tests.conformance.probe import Probe
 from tests.gateway.methods_kit import ALL, LOCAL, Library, house, profile, request, until
 from tests.requirements import proves
 
@@ -86,6 +89,56 @@ async def test_completions_go_to_whose_prompt_or_template_it_is(tmp_path: Path) 
                 await it.ask("completion/complete", {"ref": reference, "argument": argument})
 
 
+QUIZ = {"type": "ref/prompt", "name": "test_prompt_with_arguments"}
+PAGE = {"type": "ref/resource", "uri": "test://template/{id}/data"}
+ARGUMENT = {"name": "arg1", "value": "b"}
+NO_ARGUMENTS: tuple[Any, ...] = (5, "x", ["x"], {"arg1": 5}, {"arg1": None}, {"arg1": "x", "arg2": ["x"]})
+NO_ARGUMENT: tuple[Any, ...] = (None, 5, ["arg1"], {"name": "arg1"}, {"name": "arg1", "value": 5})
+NO_CONTEXT: tuple[Any, ...] = (5, ["x"], {"arguments": 5}, {"arguments": {"arg2": 5}})
+NO_REFERENCE: tuple[Any, ...] = (
+    5,
+    {**QUIZ, "type": "ref/foo"},
+    {**QUIZ, "type": ["ref/prompt"]},
+    {"uri": PAGE["uri"]},
+    {**PAGE, "type": "ref/foo"},
+    {**PAGE, "uri": 5},
+)
+WRONG: tuple[tuple[str, dict[str, Any]], ...] = (
+    *(("prompts/get", {"name": QUIZ["name"], "arguments": wrong}) for wrong in NO_ARGUMENTS),
+    ("prompts/get", {"name": 5}),
+    *(("completion/complete", {"ref": QUIZ, "argument": wrong}) for wrong in NO_ARGUMENT),
+    *(("completion/complete", {"ref": QUIZ, "argument": ARGUMENT, "context": wrong}) for wrong in NO_CONTEXT),
+    *(("completion/complete", {"ref": wrong, "argument": ARGUMENT}) for wrong in NO_REFERENCE),
+    ("resources/read", {"uri": ["test://static-text"]}),
+    ("resources/subscribe", {"uri": {"test": "static-text"}}),
+)
+
+
+@proves("G8")
+async def test_what_the_protocol_does_not_allow_reaches_no_server(tmp_path: Path) -> None:
+    probe = Probe(application())
+    async with served(probe) as upstream:
+        server = ServerSpec(name="probed", transport="http", url=f"{upstream}/mcp", prefix=False)
+        async with house(tmp_path, server) as it:
+            await it.ask("prompts/list")
+            for method, params in WRONG:
+                with pytest.raises(Refusal) as refused:
+                    await it.ask(method, params)
+                assert refused.value.code == -32602, params
+                assert not probe.asked(method), params
+
+
+@proves("G8")
+async def test_what_is_null_was_left_out(tmp_path: Path) -> None:
+    one, two = libraries()
+    async with house(tmp_path, one.spec(), two.spec()) as it:
+        await it.ask("prompts/get", {"name": "one__quiz", "arguments": None})
+        reference = {"type": "ref/prompt", "name": "one__quiz"}
+        asked = {"ref": reference, "argument": ARGUMENT, "context": None}
+        assert (await it.ask("completion/complete", asked))["completion"]["values"] == ["one!"]
+        assert one.asked[0] == ("prompt", ("quiz", None))
+
+
 @proves("G8")
 @pytest.mark.parametrize(("modern", "code"), [(False, -32002), (True, -32602)])
 async def test_a_resource_nobody_has_is_refused_in_the_words_of_the_era(
@@ -132,8 +185,8 @@ async def test_a_resource_is_watched_once_however_many_sessions_watch_it(tmp_pat
             assert await it.ask("resources/subscribe", {"uri": "book://a"}, session=session) == {}
         await it.ask("resources/subscribe", {"uri": "fingerpost://two/book://a"}, session="third")
         assert one.asked == two.asked == [("subscribe", "book://a")]
-        it.methods.news.heard("one", "notifications/resources/updated", {"uri": "book://a"})
-        it.methods.news.heard("two", "notifications/resources/updated", {"uri": "book://a"})
+        it.methods.news.heard("one", "notifications/resources/updated", {"uri": "book://a"}, None)
+        it.methods.news.heard("two", "notifications/resources/updated", {"uri": "book://a"}, None)
         updated = "notifications/resources/updated"
         assert it.crowd.heard == [
             ("first", updated, {"uri": "book://a"}),
@@ -156,7 +209,7 @@ async def test_each_session_hears_logs_at_the_level_it_asked_for(tmp_path: Path)
         assert await it.ask("logging/setLevel", {"level": "error"}, session="quiet") == {}
         await it.ask("logging/setLevel", {"level": "debug"}, session="curious")
         for level in ("debug", "info", "critical"):
-            it.methods.news.heard("one", "notifications/message", {"level": level, "data": "x"})
+            it.methods.news.heard("one", "notifications/message", {"level": level, "data": "x"}, None)
         heard = [(who, params["level"]) for who, _, params in it.crowd.heard]
         assert [level for who, level in heard if who == "quiet"] == ["critical"]
         assert [level for who, level in heard if who == "curious"] == ["debug", "info", "critical"]
@@ -167,6 +220,26 @@ async def test_each_session_hears_logs_at_the_level_it_asked_for(tmp_path: Path)
         with pytest.raises(Refusal) as refused:
             await it.ask("logging/setLevel", {"level": "debug"}, modern=True)
         assert refused.value.code == -32601
+
+
+@proves("G8")
+async def test_a_server_is_asked_for_the_most_that_anybody_wants_to_hear(tmp_path: Path) -> None:
+    """Whoever never said wants the usual: nobody else's wish for less may take it from them."""
+    one, _ = libraries()
+    async with house(tmp_path, one.spec()) as it:
+
+        async def set_level(level: str, *, session: str) -> None:
+            await it.ask("logging/setLevel", {"level": level}, session=session)
+
+        await set_level("error", session="quiet")
+        await set_level("warning", session="other")
+        await set_level("info", session="usual")
+        await until(lambda: one.asked == [("level", "info")])
+        await set_level("debug", session="curious")
+        await until(lambda: one.asked[1:] == [("level", "debug")])
+        await set_level("error", session="usual")
+        it.methods.left("curious")
+        await until(lambda: one.asked[2:] == [("level", "info")])
 
 
 @proves("G1", "G8")

@@ -60,6 +60,27 @@ async def test_whoever_only_listens_hears_too(tmp_path: Path) -> None:
 
 
 @proves("G8")
+async def test_a_listener_is_promised_only_what_is_told(tmp_path: Path) -> None:
+    one, two = Library("one", resources=["book://a"]), Library("two", resources=["map://b"])
+    wanted = {
+        "resourcesListChanged": True,
+        "toolsListChanged": False,
+        "promptsListChanged": "yes",
+        "bogusChanged": True,
+        "x": {"y": [1]},
+        "resourceSubscriptions": ["book://a", "song://x"],
+    }
+    async with house(tmp_path, one.spec(), two.spec()) as it:
+        honoured = await it.ask("subscriptions/listen", {"notifications": wanted}, modern=True)
+        assert honoured == {
+            "notifications": {"resourcesListChanged": True, "resourceSubscriptions": ["book://a"]}
+        }
+        assert (one.asked, two.asked) == ([("subscribe", "book://a")], [])
+        nothing = await it.ask("subscriptions/listen", {"notifications": 5}, modern=True)
+        assert nothing == {"notifications": {}}
+
+
+@proves("G8")
 async def test_changed_resources_and_prompts_are_told_to_those_who_may_use_them(tmp_path: Path) -> None:
     one, two = Library("one", resources=["book://a"]), Library("two", prompts=["quiz"])
     bound = Principal(name="clerk", kind="key", scope=Scope(servers=("two",)))

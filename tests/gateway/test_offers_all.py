@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
-from fingerpost.records import Effect, Listing, Principal, Scope, ServerSpec
+from fingerpost.records import Effect, Listing, Principal, Scope, ServerSpec, ServerState
 from fingerpost.surfaces.gateway.exchange import Encoded, Refusal
 from fingerpost.surfaces.gateway.offers.tools import A_FEW
 from fingerpost.testing import tool_server
-from tests.gateway.methods_kit import ALL, AUTO, ROUTE, Client, house, reading, request
+from tests.gateway.methods_kit import ALL, AUTO, LOCAL, ROUTE, Answering, Client, house, reading, request
 from tests.requirements import proves
 from tests.turns import turns_during
 
@@ -147,14 +148,75 @@ async def test_one_bad_server_hides_nothing(tmp_path: Path) -> None:
 
 
 @proves("G4")
-async def test_an_output_schema_that_older_clients_refuse_is_not_shown_to_them(tmp_path: Path) -> None:
-    numbers = {**reading("numbers"), "outputSchema": {"type": "array", "items": {"type": "number"}}}
+@pytest.mark.parametrize("output", [{"anyOf": [{"type": "object"}, {"type": "array"}]}, {"type": ["object"]}])
+async def test_an_output_schema_that_older_clients_refuse_is_not_shown_to_them(
+    tmp_path: Path, output: dict[str, Any]
+) -> None:
     async with house(tmp_path) as it:
-        it.router.catalog.replace_server(Listing(server="shop", definitions=(numbers,)))
+        either = {**reading("either"), "outputSchema": output}
+        it.router.catalog.replace_server(Listing(server="shop", definitions=(either,)))
         old = (await it.ask("tools/list"))["tools"][0]
         new = (await it.ask("tools/list", modern=True))["tools"][0]
         assert "outputSchema" not in old
-        assert new["outputSchema"] == numbers["outputSchema"]
+        assert new["outputSchema"] == output
+
+
+TREE: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "array",
+    "items": {"anyOf": [{"$ref": "#/$defs/leaf"}, {"$ref": "#"}, {"$ref": "#twig"}, {"$ref": "urn:bud"}]},
+    "$defs": {
+        "leaf": {"type": "integer"},
+        "twig": {"$anchor": "twig", "const": {"$ref": "#"}},
+        "bud": {"$id": "urn:bud", "$ref": "#/$defs/name", "$defs": {"name": {"type": "string"}}},
+        "enum": {"properties": {"$ref": {"$ref": "#/$defs/leaf"}}},
+    },
+}
+
+
+@proves("G4")
+async def test_the_schema_of_a_list_is_that_of_an_object_with_it_for_older_clients(tmp_path: Path) -> None:
+    async with house(tmp_path) as it:
+        it.router.catalog.replace_server(
+            Listing(server="shop", definitions=({**reading("tree"), "outputSchema": TREE},))
+        )
+        new, old = [
+            (await it.ask("tools/list", modern=modern))["tools"][0]["outputSchema"]
+            for modern in (True, False)
+        ]
+    assert new == TREE
+    assert (old["type"], old["required"], old["$schema"]) == ("object", ["result"], TREE["$schema"])
+    trees: tuple[Any, ...] = ([], [1, [2, []], {"$ref": "#"}, "bud"])
+    others: tuple[Any, ...] = (3, [1, [None]], [{"$ref": "#/properties/result"}])
+    assert all(_fits(TREE, tree) and _fits(old, {"result": tree}) for tree in trees)
+    assert not any(_fits(TREE, tree) or _fits(old, {"result": tree}) for tree in others)
+    assert not _fits(old, {})
+
+
+def _fits(schema: dict[str, Any], value: Any) -> bool:
+    return Draft202012Validator(schema).is_valid(value)  # pyright: ignore[reportUnknownMemberType]
+
+
+@proves("G4", "F19")
+async def test_a_tool_that_can_only_be_run_as_a_task_is_left_out_with_the_reason(tmp_path: Path) -> None:
+    """The gateway runs no tasks; clients know that, so they take no notice of where one is possible."""
+    tools = {name: {"execution": {"taskSupport": name}} for name in ("required", "optional", "forbidden")}
+    shop = Answering("shop", tools, {name: {"content": []} for name in tools})
+    async with house(tmp_path, shop.spec("2025-11-25")) as it:
+        assert await it.names() == ["shop__forbidden", "shop__optional", "read_result"]
+        listed = (await it.ask("tools/list"))["tools"]
+        assert listed[1]["execution"] == {"taskSupport": "optional"}
+        capabilities = it.methods.describe(ALL, LOCAL, "2025-11-25")["capabilities"]
+        assert isinstance(capabilities, dict)
+        assert "tasks" not in capabilities
+        await it.call("shop__optional")
+        with pytest.raises(Refusal, match="Unknown tool"):
+            await it.call("shop__required")
+        assert [call.name for call in shop.seen] == ["optional"]
+        (dropped,) = it.router.catalog.dropped
+        assert (dropped.server, dropped.name) == ("shop", "required")
+        assert "can only be run as a task" in dropped.reason
+        assert it.router.servers.status("shop").state is ServerState.READY  # nothing is wrong with it
 
 
 @proves("G3", "G4")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -192,3 +193,46 @@ async def test_a_long_result_is_read_on_with_read_result(tmp_path: Path) -> None
         assert text_of(wrapped) == text_of(pages[0])
         gone = await it.call("read_result", {"handle": "res_unknown"}, at=ROUTE)
         assert gone["isError"] is True
+
+
+@proves("G3", "G14")
+@pytest.mark.parametrize("page", [4, 10**9, "1000000000", 10**18])
+async def test_a_page_behind_the_end_is_none_whatever_its_number(tmp_path: Path, page: int | str) -> None:
+    async def report(name: str, arguments: dict[str, Any]) -> str:
+        return "a line of the report\n" * 800
+
+    server = tool_server("x", [reading("report")], call=report)
+    async with house(tmp_path, server.spec(), digest={"max_tokens": 500}) as it:
+        cut = await it.call("call_tool", {"name": "x__report"}, at=ROUTE)
+        handle = cut["_meta"]["fingerpost/handle"]
+        answer = await it.call("read_result", {"handle": handle, "page": page}, at=ROUTE)
+        assert answer["isError"] is True
+        assert f"nothing is kept under {handle} at page {page}" in text_of(answer)
+
+
+# All that Unicode calls a digit and `int` does not read, and more digits than it reads.
+ODD_NUMBERS = (
+    *(sign for sign in map(chr, range(sys.maxunicode + 1)) if sign.isdigit() and not sign.isdecimal()),
+    "9" * 5000,
+    "٣",
+    "-1",
+    "",
+    "one",
+)
+
+
+@proves("G3")
+async def test_a_number_nobody_can_read_is_an_answer_to_the_model(tmp_path: Path) -> None:
+    mail = tool_server("mail", MAIL)
+    async with house(tmp_path, mail.spec(), **FAST) as it:
+        for number in ODD_NUMBERS:
+            answer = await it.call("read_result", {"handle": "res_x", "page": number}, at=ROUTE)
+            assert answer["isError"] is True
+            assert "it takes read_result(handle: string, page?: integer = 1)" in text_of(answer)
+        asked: dict[str, Any] = {"request": "find the message of my aunt in the mailbox"}
+        usual = await it.call("find_tools", asked, at=ROUTE)
+        for number in ("²", "9" * 5000, "one", True, 2.5, [1]):
+            found = await it.call("find_tools", {**asked, "limit": number}, at=ROUTE)
+            assert found["structuredContent"]["tools"] == usual["structuredContent"]["tools"]
+        one = await it.call("find_tools", {**asked, "limit": " 1 "}, at=ROUTE)
+        assert len(one["structuredContent"]["tools"]) == 1

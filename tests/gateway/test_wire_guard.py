@@ -154,10 +154,33 @@ def test_odd_json_is_refused(body: bytes):
         decode(body)
 
 
-@pytest.mark.parametrize("body", [b'{"a":' * 101 + b"1" + b"}" * 101, b"1" * 5000])
-def test_deep_and_huge_json_is_refused(body: bytes):
-    with pytest.raises(BadJson):
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"a":' * 101 + b"1" + b"}" * 101, "100 levels"),
+        (b"[" * 101 + b"]" * 101, "100 levels"),
+        (b"[" * 5000 + b"]" * 5000, "100 levels"),
+        (b'{"a":[1,' + b"1" * 5000 + b"]}", "4300 digits"),
+        (b"[" * 101, "not valid JSON"),
+    ],
+    ids=["objects", "lists", "far too deep", "a long number", "no end"],
+)
+def test_deep_and_huge_json_is_refused_for_what_it_is(body: bytes, said: str):
+    with pytest.raises(BadJson, match=said):
         decode(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 100 + b"]" * 100,
+        b'{"a":' * 99 + b"[]" + b"}" * 99,
+        b"[" + b"[{}]," * 500 + b"1]",
+        b'"' + b"[" * 200 + b'"',
+    ],
+)
+def test_what_is_not_too_deep_is_taken_as_it_is(body: bytes):
+    assert decode(body) == json.loads(body)
 
 
 async def test_deep_arguments_are_refused_in_a_session():

@@ -64,6 +64,25 @@ async def test_a_session_is_its_owners_alone():
         assert (await ask(place, None, {**session, "x-who": "bob"}, method="DELETE")).status == 404
 
 
+async def test_a_version_nobody_knows_is_named():
+    async with small_gateway() as place:
+        session = await open_session(place)
+        got = await ask(place, old("tools/list"), {**session, "mcp-protocol-version": "2099-01-01"})
+        assert (got.status, got.code) == (400, -32022)
+        data = got.json["error"]["data"]
+        assert data["requested"] == "2099-01-01"
+        assert {"2025-11-25", "2026-07-28"} <= set(data["supported"])
+        assert not place.methods.requests
+
+
+@pytest.mark.parametrize("head", [b'"id":null,', b""], ids=["the id null", "no id"])
+async def test_an_error_that_belongs_to_no_request_is_taken(head: bytes):
+    async with small_gateway() as place:
+        session = await open_session(place)
+        error = b'{"jsonrpc":"2.0",' + head + b'"error":{"code":-32700,"message":"what?"}}'
+        assert (await ask(place, error, session)).status == 202
+
+
 async def test_errors_are_answers_in_this_era():
     async with small_gateway() as place:
         session = await open_session(place)

@@ -97,6 +97,25 @@ async def test_a_handshake_and_calls():
 
 
 @proves("G1")
+async def test_a_batch_is_answered_together_in_the_one_version_that_has_them():
+    params = {**INITIALIZE["params"], "protocolVersion": "2025-03-26"}
+    ping = old("ping", request_id="a")
+    news = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    async with conversation() as pipes:
+        assert (await pipes.ask([ping]))["error"]["code"] == -32600  # before any session
+        await pipes.ask({**INITIALIZE, "params": params})
+        await pipes.send([call("wait", "slow"), news, ping, 7])
+        await pipes.methods.entered.wait()
+        assert (await pipes.ask(call("echo", "fast")))["id"] == "fast"
+        pipes.methods.proceed.set()
+        assert [answer["id"] for answer in await pipes.read()] == ["slow", "a", None]
+        assert (await pipes.ask([]))["error"]["code"] == -32600
+    async with conversation() as pipes:
+        await pipes.ask(INITIALIZE)
+        assert (await pipes.ask([ping]))["error"]["code"] == -32600
+
+
+@proves("G1")
 async def test_requests_that_stand_alone():
     async with conversation() as pipes:
         found = await pipes.ask(modern("server/discover"))
@@ -155,6 +174,9 @@ async def test_broken_lines_are_answered_and_the_next_is_read():
         assert (await pipes.ask(b"[]"))["error"]["code"] == -32600
         assert (await pipes.ask(b'"' + b"x" * 200_000 + b'"'))["error"]["code"] == -32600
         assert (await pipes.ask(INITIALIZE))["result"]
+        await pipes.send(b'"' + b"x" * 200_000)  # and no end of it
+        pipes.close()
+        assert "2048 bytes" in (await pipes.read())["error"]["message"]
 
 
 async def test_what_was_asked_is_answered_after_the_client_closed_its_side():

@@ -12,7 +12,7 @@ import orjson
 from anyio.abc import SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from tests.gateway.wire_parts import Address, Place
+from tests.gateway.wire_parts import Address
 
 MODERN = "2026-07-28"
 OLD = "2025-11-25"
@@ -151,7 +151,7 @@ INITIALIZE: dict[str, Any] = {
 }
 
 
-async def open_session(place: Place, headers: Mapping[str, str] | None = None) -> dict[str, str]:
+async def open_session(place: Address, headers: Mapping[str, str] | None = None) -> dict[str, str]:
     """Shake hands; the headers of the session."""
     got = await ask(place, INITIALIZE, headers)
     session = {

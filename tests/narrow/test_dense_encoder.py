@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -71,3 +74,14 @@ def test_the_settings_say_where_vectors_are_kept(tmp_path: Path) -> None:
         assert scorer.wait(30)
         assert scorer.ready == 1.0
     assert list((tmp_path / "kept").glob("*.vectors"))
+
+
+def test_the_library_that_runs_the_model_notes_nothing_for_its_maker(tmp_path: Path) -> None:
+    """It would keep an id of the machine in its cache, with facts about the machine, and send them."""
+    program = "from fingerpost.narrow.dense.encoder import Encoder; print(len(Encoder().encode('a word')))"
+    environment = {key: value for key, value in os.environ.items() if key != "ORT_DISABLE_TELEMETRY"}
+    environment |= {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    command = [sys.executable, "-B", "-c", program]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "384\n"
+    assert [*tmp_path.rglob("*")] == []

@@ -16,10 +16,13 @@ from fingerpost.narrow.need import NeedJudge
 from fingerpost.narrow.signals import SignalReader
 from fingerpost.records import Mention, Message, Need, NeedVerdict, Signals
 from fingerpost.settings import NarrowSettings
+from tests.catalog.definitions import catalog, listing, tool
 from tests.requirements import proves
 
 READER = SignalReader()
 READER.prepare(())
+NOTES = SignalReader()
+NOTES.prepare(catalog(listing("note", tool("write_note"), tool("look"))).snapshot.cards)
 JUDGE = NeedJudge(NarrowSettings())
 
 
@@ -175,6 +178,50 @@ def test_a_tool_named_outright_is_needed() -> None:
     assert need.verdict is NeedVerdict.TOOL
     assert need.score >= plain.score
     assert need.reasons[0] == 'names the server "ledger"'
+
+
+@proves("A2")
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Use note/write_note to write the text "hello"',
+        "use note__write_note to write hello",
+        'Please write "x" with note__write_note',
+        "Write a note with note/write_note: explain the plan to Bob",
+        "Use note/look to explain my notes to me",
+        "NOTE/WRITE_NOTE",
+    ],
+)
+def test_a_tool_named_with_its_server_is_needed_whatever_it_is_used_for(text: str) -> None:
+    need = JUDGE.judge(text, NOTES.read(text))
+    assert need.verdict is NeedVerdict.TOOL
+    assert need.reasons[0].startswith('names the tool "note/')
+    assert JUDGE.judge(text, READER.read(text)).reasons[0] != need.reasons[0]  # there is no such tool here
+
+
+@proves("A2")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "what does note/write_note do?",
+        "explain what note__write_note does",
+        "how do I use note/write_note?",
+        "write a poem about note/write_note",
+        "write a python function like note__write_note",
+        "Rewrite this more formally: I used note/write_note yesterday",
+        "write a short note to my aunt",  # the words of a name are not the name
+    ],
+)
+def test_a_request_about_a_tool_or_a_text_that_names_one_needs_none(text: str) -> None:
+    assert JUDGE.judge(text, NOTES.read(text)).verdict is NeedVerdict.NONE
+
+
+@proves("A2")
+@settings(max_examples=100, deadline=None)
+@given(text=st.text(max_size=200), name=st.sampled_from(["note/write_note", "note__look", "note.look"]))
+def test_what_stands_behind_a_tools_name_does_not_undo_it(text: str, name: str) -> None:
+    asked = f"use {name} {text}"
+    assert JUDGE.judge(asked, NOTES.read(asked)).verdict is NeedVerdict.TOOL
 
 
 @proves("A2")

@@ -79,7 +79,7 @@ def test_what_is_wrong_with_a_file_is_found_by_check_and_doctor(profiles: Callab
     wrong = profiles("check")
     assert wrong.return_value == 1
     assert "profiles/kb.toml:1: profiles.kb.default: must be true or false" in wrong.stdout
-    assert "write default = false" in wrong.stdout
+    assert "write default = true" in wrong.stdout
     assert "profiles/kb.toml:1" in run("doctor").stdout
 
 

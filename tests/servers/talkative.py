@@ -47,6 +47,7 @@ class Talkative:
         self.prompts = [types.Prompt(name="greet")]
         self.subscribed: list[str] = []
         self.sessions: set[int] = set()
+        self.stubborn: list[types.CallToolResult] = []
         self.cancelled = anyio.Event()
         self.began = anyio.Event()
         self._clients: list[Connection] = []
@@ -74,6 +75,7 @@ class Talkative:
             self._clients.append(ctx.session._connection)  # pyright: ignore[reportPrivateUsage] - no public name
         schema: dict[str, Any] = {"type": "object"}
         names = ("meta", "report", "ask", "ask_outside", "twice", "wait", "endless", "fail", "sample")
+        names += ("stubborn", "log_outside")
         names += tuple(f"further_{number}" for number in range(self._further_tools))
         return types.ListToolsResult(tools=[types.Tool(name=name, input_schema=schema) for name in names])
 
@@ -115,6 +117,22 @@ class Talkative:
         except MCPError as error:
             return _text(f"{error.error.code} {error.error.message}")
         return _text(answer.action)
+
+    async def _stubborn(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+        """Goes on when it is called off, and asks then."""
+        self.began.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                self.stubborn.append(await self._ask_outside(ctx, params))
+        return _text("")
+
+    async def _log_outside(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+        """Logs without saying for which request: over HTTP that may arrive behind the answer."""
+        log = types.LoggingMessageNotificationParams(level="info", logger="talk", data="a secret")
+        await ctx.session.send_notification(types.LoggingMessageNotification(params=log))
+        return _text("logged")
 
     async def _twice(
         self, ctx: Context, params: types.CallToolRequestParams

@@ -22,7 +22,7 @@ from tests.servers.support import PATIENCE, eventually
 from tests.servers.talkative import Talkative, at_address
 
 
-def _nobody_hears(method: str, params: object) -> None:
+def _nobody_hears(method: str, params: object, caller: str | None) -> None:
     raise AssertionError(method)
 
 

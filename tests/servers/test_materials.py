@@ -28,7 +28,8 @@ class Ears:
         self.heard: list[tuple[str, str, JsonObject]] = []
         self.stop: Callable[[], None] = servers.hear(self._hear)
 
-    def _hear(self, server: str, method: str, params: JsonObject) -> None:
+    def _hear(self, server: str, method: str, params: JsonObject, caller: str | None) -> None:
+        del caller
         self.heard.append((server, method, params))
 
     def of(self, method: str) -> list[JsonObject]:
@@ -152,7 +153,7 @@ async def test_one_bad_entry_drops_itself_and_what_a_server_does_not_have_is_not
 
 
 async def test_a_failing_hearer_harms_nobody():
-    def hearer(server: str, method: str, params: JsonObject) -> None:
+    def hearer(server: str, method: str, params: JsonObject, caller: str | None) -> None:
         message = "a bug in the hearer"
         raise RuntimeError(message)
 

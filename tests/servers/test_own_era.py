@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
 from typing import Any
 
+import mcp_types as types
 import pytest
 
 from fingerpost.errors import ServerUnavailable
@@ -122,6 +124,91 @@ async def test_a_server_that_does_not_take_the_older_era_is_asked_once() -> None
         for _ in range(OFTEN):
             await call(servers, "meta", caller)
         assert len(refused) == tried
+
+
+@dataclass
+class Eras:
+    """Two applications at one address, one for each era."""
+
+    newer: Any
+    older: Any
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        version = dict(scope.get("headers", ())).get(b"mcp-protocol-version", b"")
+        is_newer = scope["type"] != "http" or version == b"2026-07-28"
+        await (self.newer if is_newer else self.older)(scope, receive, send)
+
+
+def without_a_list() -> Any:
+    """A server of the library refuses to list a tool whose result the older era does not know."""
+
+    async def tools(ctx: object, params: object) -> types.ListToolsResult:
+        numbers = {"type": "array", "items": {"type": "number"}}
+        tool = types.Tool(name="meta", input_schema={"type": "object"}, output_schema=numbers)
+        return types.ListToolsResult(tools=[tool])
+
+    server = Talkative().server
+    server.add_request_handler("tools/list", types.PaginatedRequestParams, tools)
+    return server.streamable_http_app()
+
+
+def with_fewer_capabilities() -> Any:
+    """A server that offers prompts and completions in the newer era alone."""
+    plain = Talkative(further_tools=1).server
+    for kind in ("prompts/list", "prompts/get", "completion/complete"):
+        del plain._request_handlers[kind]  # pyright: ignore[reportPrivateUsage] - the server of a test
+    return plain.streamable_http_app()
+
+
+def with_fewer_tools() -> Any:
+    return Talkative().server.streamable_http_app()
+
+
+@proves("G8")
+@pytest.mark.parametrize(
+    "older",
+    [
+        pytest.param(
+            lambda: Talkative(further_tools=1).server.streamable_http_app(stateless_http=True),
+            id="no sessions",
+        ),
+        pytest.param(
+            lambda: Talkative(further_tools=1).server.streamable_http_app(json_response=True), id="no streams"
+        ),
+        pytest.param(with_fewer_capabilities, id="fewer capabilities"),
+        pytest.param(without_a_list, id="tools that cannot be listed"),
+        pytest.param(with_fewer_tools, id="fewer tools"),
+    ],
+)
+async def test_who_would_get_less_in_their_own_era_goes_on_in_the_newer(older: Callable[[], Any]) -> None:
+    caller, poorer = Person(), older()
+    record = Recorder(Eras(Talkative(further_tools=1).server.streamable_http_app(), poorer))
+    async with (
+        poorer.router.lifespan_context(poorer),
+        served(record) as base,
+        pool(Server.http("talk", f"{base}/mcp")) as servers,
+    ):
+        for _ in range(OFTEN):
+            await call(servers, "meta", caller)
+        await eventually(lambda: bool(record.of("initialize")) and len(sessions(servers)) == 0)
+        for _ in range(OFTEN):
+            await call(servers, "meta", caller)
+        answer = json.loads(await call(servers, "ask", caller))
+        assert answer == {"action": "accept", "content": {"colour": "blue"}}
+        assert len(record.of("initialize")) == 1  # it is not tried for every call
+        versions = {headers["mcp-protocol-version"] for headers, _ in record.of("tools/call")}
+        assert versions == {"2026-07-28"}
+
+
+async def test_who_can_be_asked_nothing_needs_no_streams() -> None:
+    caller = Person(capabilities={})
+    async with (
+        at_address(Talkative(), json_response=True) as (url, record),
+        pool(Server.http("talk", url)) as servers,
+    ):
+        await settle(servers, record, caller)
+        await call(servers, "meta", caller)
+        assert SESSION in record.of("tools/call")[-1][0]
 
 
 class Forgetful(Recorder):

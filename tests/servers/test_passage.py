@@ -180,7 +180,9 @@ async def test_a_question_that_could_be_anybodys_is_put_to_nobody():
         result = text_of(await call(servers, "ask_outside", Passage(caller=caller)))
         tasks.cancel_scope.cancel()
     assert alone == "accept"
-    assert result.startswith("-32601 elicitation/create cannot be answered: 2 requests run")
+    assert result.startswith(
+        "-32601 elicitation/create cannot be answered: it names no request, and those of 2 callers run"
+    )
     assert other.asked == []
     assert len(caller.asked) == 1
 

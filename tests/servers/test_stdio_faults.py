@@ -164,6 +164,21 @@ async def test_a_servers_own_error_keeps_its_code_and_words():
 
 
 @proves("F27")
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [("while :; do echo Welcome!; sleep 0.1; done", "no answer within 2 s"), ("echo Welcome!", "status 0")],
+)
+async def test_a_server_that_prints_to_its_standard_output_is_told_so(program: str, words: str):
+    async with pool(Server.stdio("chatty", ["sh", "-c", program], connect_timeout=2)) as servers:
+        servers.start()
+        await servers.settled(timeout=PATIENCE)
+        status = servers.status("chatty")
+    assert words in (status.reason or "")
+    assert "not MCP to its standard output, such as: Welcome!" in (status.reason or "")
+    assert "let it log to standard error" in (status.hint or "")
+
+
+@proves("F27")
 @pytest.mark.parametrize("fault", ["junk", "stderr_flood"])
 async def test_noise_on_its_streams_does_not_stop_a_server(fault: str):
     async with pool(stdio_fault(fault, connect_timeout=60), start=False) as servers:

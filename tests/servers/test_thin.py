@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
+from mcp.shared.exceptions import MCPError
 
 from fingerpost.errors import ServerReplyInvalid, ServerUnavailable, ToolFailed, ToolTimeout
 from fingerpost.servers import Passage, Server, Servers
@@ -66,13 +67,13 @@ async def test_nothing_is_asked_before_the_server_knows_that_the_handshake_is_ov
         assert names(servers, "plain") == ["echo"]
 
 
-def test_what_we_ask_ourselves_is_not_taken_for_a_callers_request():
-    talks, caller = Talks("plain", lambda _method, _params: None), Person()
-    mine = Talk("plain", 2, passage=Passage(caller=caller))
+async def test_what_we_ask_ourselves_is_not_taken_for_a_callers_request():
+    talks, caller = Talks("plain", lambda _method, _params, _caller: None), Person()
     talks.open(Talk("plain", 1), ours=True)
-    assert talks.of(None) is None
-    talks.open(mine)
-    assert talks.of(None) is mine
+    with pytest.raises(MCPError, match="nobody is there"):
+        await talks.question("elicitation/create", {}, of=None)
+    talks.open(Talk("plain", 2, passage=Passage(caller=caller)))
+    assert await talks.question("elicitation/create", {}, of=None) == caller.answer
 
 
 async def test_a_stream_that_breaks_off_is_picked_up_where_it_was():
@@ -162,7 +163,7 @@ async def test_questions_notices_and_the_reply_in_one_stream():
     caller = Person(thinks=0.05)
     everybody: list[tuple[str, str, Any]] = []
     async with plain({"tools/call": talk, "answer": answer}) as (_, servers):
-        servers.hear(lambda server, method, params: everybody.append((server, method, params)))
+        servers.hear(lambda server, method, params, caller: everybody.append((server, method, params)))
         assert text_of(await call(servers, caller)) == "done"
     assert caller.asked == [("elicitation/create", {"message": "?", "unknown": {"kept": [1]}})]
     assert caller.heard == [

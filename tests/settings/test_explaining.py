@@ -11,6 +11,8 @@ from fingerpost.errors import ConfigError
 from tests.requirements import proves
 from tests.settings.surroundings import Surroundings
 
+SIGN_IN = '[gateway.sign_in]\nissuer = "https://id.example"\naudience = "fingerpost"\n'
+
 # What is written, the line that is wrong, what is said about it, and what to do.
 TOML_MISTAKES = [
     (
@@ -33,6 +35,10 @@ TOML_MISTAKES = [
     ("[tool_routing]\nconfidence_threshold = 7", 2, "must be a number from 0 to 1, not 7", "= 0.7"),
     ("[limits]\nconnect_timeout = 0", 2, "must be a number above 0 and at most 600, not 0", "= 30.0"),
     ("[flags]\npins = 1", 2, "must be true or false, not 1", "write pins = true"),
+    ("[flags]\npins = 'no'", 2, "must be true or false, not 'no'", "write pins = false"),
+    ("[flags]\npins = 'off'", 2, "must be true or false, not 'off'", "write pins = false"),
+    ("[flags]\npins = 0", 2, "must be true or false, not 0", "write pins = false"),
+    ("[flags]\npins = 'C:\\tools'", 2, "must be true or false, not 'C:\\tools'", "write pins = true"),
     ("[limits]\nlist_pages = 2024-01-01", 2, "holds a date, which", "plain number"),
     ("[limits]\nconnect_timeout = inf", 2, "holds inf, which", "plain number"),
     ("limits = 3", 1, "limits: must be a table, not 3", "limits ="),
@@ -47,8 +53,24 @@ TOML_MISTAKES = [
     ("[[tools]]\nmatch = 'a'\nconflicts = ['b',\n 3]", 4, "conflicts[1]: must be text, not 3", "conflicts ="),
     ("[profiles.x]\nservers = 'a'", 2, "profiles.x.servers: must be a list", 'write servers = ["…"]'),
     ("[profiles.x]\nserver = ['a']", 2, "is not a setting of [profiles.x]", "did you mean servers?"),
+    ('[store]\nurl = "mysql://me@db/x"', 2, "the store cannot be kept in 'mysql'", "postgresql://"),
+    ('[store]\nurl = "sqlite://"', 2, "the store needs a file", "sqlite:///path"),
+    ('[gateway]\npublic_url = "gw.example.com"', 2, "gw.example.com is not an address", "https://"),
+    (SIGN_IN + 'algorithms = ["HS256", "none", "ES256"]', 4, "HS256, none cannot be used", "RS256"),
+    (SIGN_IN + "algorithms = []", 4, "none cannot be used", "RS256"),
+    (SIGN_IN + 'jwks_url = "ftp://x"', 4, "jwks_url: ftp://x is not an https address", "use https"),
+    (SIGN_IN.replace("https", "http"), 2, "issuer: http://id.example is not an https address", "use https"),
     ("[limits\nlist_pages = 1", 1, "is not valid TOML", "name = value"),
     ("[limits]\nlist_pages = auto", 2, "is not valid TOML: invalid value", "text in quotes"),
+    ("[gateway]\npinned = ['a'\nport = 1", 3, "is not valid TOML: unclosed array", "put a ] behind"),
+    (
+        "[gateway]\npinned = ['a', # one\n\nport = 1",
+        4,
+        "is not valid TOML: invalid value",
+        "close a list with ]",
+    ),
+    ("[servers.x]\nenv = { A = '1'\n", 2, "is not valid TOML: unclosed inline table", "put a } behind"),
+    ('[servers.x]\ncommand = "C:\\Users\\me"', 2, "is not valid TOML", "in single quotes"),
     ("[limits]\nlist_pages = 1\nlist_pages = 2", 3, "is not valid TOML: cannot overwrite", "given once"),
     ("[limits]\nlist_pages = 1\nx = '''\nunclosed", 4, "is not valid TOML", "quotes"),
     ("servers = 3", 1, "servers: must be a table for each server", "[servers.name]"),
@@ -72,7 +94,7 @@ SERVER_MISTAKES = [
     (
         '"x": {"type": "ws", "url": "https://a.example"}',
         'must be one of "stdio", "http", "sse", not \'ws\'',
-        '"transport"',
+        'a url takes "http" or "sse"',
     ),
     ('"": {"command": "a"}', "has an empty name", "give the server a name"),
     ('"a/b": {"command": "a"}', "has a / in its name", "-"),
@@ -143,7 +165,12 @@ def test_one_wrong_server_does_not_hide_the_others(
 JSON_MISTAKES = [
     ('{"mcpServers": {\n  "a": {"command": "x"}\n  "b": {}\n}}', 3, "is not valid JSON", "put a comma"),
     ('{"mcpServers": {\n  a: {}\n}}', 2, "is not valid JSON", "double quotes"),
-    ('{"mcpServers": {\n  "a": {"command": "C:\\tools\\x"}\n}}', 2, "is not valid JSON", "backslash as"),
+    (
+        '{"mcpServers": {\n  "a": {"command": "C:\\tools\\x"}\n}}',
+        2,
+        "is not valid JSON",
+        "every backslash twice",
+    ),
     (
         '{"mcpServers": {\n  "a": {"command": }\n}}',
         2,
@@ -154,6 +181,7 @@ JSON_MISTAKES = [
     ('{"mcpServers": NaN}', 1, "NaN is not a number", "numbers that JSON knows"),
     ('[{"command": "x"}]', 1, "does not hold a JSON object", "mcpServers"),
     ('{\n"mcpservers": {"a": {"command": "x"}}}', 2, "holds no servers", "did you mean mcpServers"),
+    ('{"mcpServers": []}', 1, "mcpServers: must be an object", 'in {"mcpServers": {"name"'),
     ("{}", 1, "holds no servers", "mcpServers"),
     ("[" * 100_000, 1, "is nested too deeply", "levels"),
     ("/* never closed", 1, "is not valid JSON", ""),

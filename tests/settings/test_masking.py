@@ -27,6 +27,14 @@ SECRET_PLACES = [
         "servers.x.headers.Authorization",
     ),
     ({"url": "https://h.example", "headers": {"X-Any": "${A_VARIABLE}"}}, "servers.x.headers.X-Any"),
+    ({"command": "x", "env": {"MAPS_KEY": "{canary}"}}, "servers.x.env.MAPS_KEY"),
+    ({"command": "x", "args": ["--maps-key", "{canary}"]}, "servers.x.args"),
+    ({"url": "https://h.example", "headers": {"X-Auth": "{canary}"}}, "servers.x.headers.X-Auth"),
+    (
+        {"url": "https://h.example", "headers": {"Ocp-Apim-Subscription-Key": "{canary}"}},
+        "servers.x.headers.Ocp-Apim-Subscription-Key",
+    ),
+    ({"url": "https://h.example", "headers": {"X-Acme": "{canary}"}}, "servers.x.headers.X-Acme"),
     ({"url": "https://h.example", "oauth": {"clientSecret": "{canary}"}}, "servers.x.oauth.client_secret"),
 ]
 
@@ -91,6 +99,31 @@ def test_a_problem_never_quotes_a_secret(here: Surroundings) -> None:
     assert text.count("mcp.json:1") == 3
     assert "canary" not in text
     assert "12345678" not in text
+
+
+@proves("F49")
+def test_of_headers_only_the_plainly_harmless_are_shown(here: Surroundings) -> None:
+    headers = {
+        "Accept": "application/json",
+        "X-Api-Version": "2022-11-28",
+        "X-Tenant": "acme",
+        "X-Auth": "q7",
+    }
+    file = here.write("mcp.json", json.dumps({"mcpServers": {"x": {"url": "https://h", "headers": headers}}}))
+    shown = {row.path: row.value for row in rows(here.load(servers=file), "servers")}
+    assert shown["servers.x.headers.Accept"] == "application/json"
+    assert shown["servers.x.headers.X-Api-Version"] == "2022-11-28"
+    assert shown["servers.x.headers.X-Tenant"] == shown["servers.x.headers.X-Auth"] == MASK
+
+
+@pytest.mark.parametrize(("name", "value"), [("SORT_KEY", "created_at"), ("PROXY_AUTH", "negotiate")])
+def test_a_word_under_a_suspicious_name_stays_readable_elsewhere(
+    here: Surroundings, name: str, value: str
+) -> None:
+    entry = {"command": "x", "env": {name: value}}
+    loaded = here.load(servers=here.write("mcp.json", json.dumps({"mcpServers": {"x": entry}})))
+    assert value not in str([row.value for row in rows(loaded, "servers")])
+    assert scrub(f"sorted by {value}") == f"sorted by {value}"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from fingerpost.records import OAuthSpec, ServerSpec
+from fingerpost.settings.client_files import NAMES
+from fingerpost.settings.model import ServerSettings
 from tests.requirements import proves
 from tests.settings.surroundings import Surroundings
 
@@ -64,6 +66,10 @@ SHAPES: list[tuple[dict[str, object], dict[str, object]]] = [
     ),
     ({"command": "x", "args": ["--port", 80, True]}, {"args": ("--port", "80", "true")}),
     ({"command": "x", "startup_timeout_sec": 7}, {"connect_timeout": 7.0}),
+    (
+        {"url": "https://a", "isolate": True, "prefix": False, "forward_authorization": True},
+        {"isolate": True, "prefix": False, "forward_authorization": True},
+    ),
     ({"command": "x", "type": None, "url": None, "env": None}, {"transport": "stdio", "env": {}}),
     (
         {"url": "https://a.example", "oauth": {"clientId": "me", "scopes": ["a"], "callbackPort": 9}},
@@ -242,3 +248,7 @@ def test_a_bad_line_in_an_env_file_is_named_without_showing_it(here: Surrounding
     (problem,) = here.check(servers=file)
     assert "line 2 is not NAME=value" in problem.message
     assert "canary" not in problem.message
+
+
+def test_whatever_our_own_entries_may_say_a_clients_file_may_say() -> None:
+    assert set(ServerSettings.model_fields) == set(NAMES.values())

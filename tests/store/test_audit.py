@@ -133,6 +133,26 @@ async def test_a_chain_recomputed_from_another_beginning_is_found_by_the_anchor(
     assert "anchor" in (report.reason or "")
 
 
+@proves("F39")
+async def test_a_new_database_at_an_old_anchor_is_found_and_says_what_else_to_move(
+    sqlite_url: str, tmp_path: Path
+) -> None:
+    file = anyio.Path(sqlite_url.removeprefix("sqlite:///"))
+    async with Store.open(sqlite_url) as store:
+        await store.journal.append(*(audited(str(number)) for number in range(5)))
+    await file.rename(tmp_path / "old.db")
+    async with Store.open(sqlite_url) as store:
+        await store.journal.append(audited())
+    async with Store.open(sqlite_url) as store:
+        report = await store.audit.verify()
+    anchor = file.with_suffix(".audit.anchor")
+    assert not report.intact
+    assert f"move {anchor} away" in (report.reason or "")
+    await anchor.rename(tmp_path / "old.audit.anchor")
+    async with Store.open(sqlite_url) as store:
+        assert (await store.audit.verify()).intact
+
+
 async def test_a_row_spoilt_beyond_its_type_is_found_too(sqlite_url: str, anchor: Path) -> None:
     async with Store.open(sqlite_url, anchor=anchor) as store:
         await store.journal.append(*(audited() for _ in range(3)))

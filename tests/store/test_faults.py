@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -16,6 +17,7 @@ from fingerpost.errors import StoreUnavailable
 from fingerpost.events import Event, EventsDropped, decode
 from fingerpost.store import Store
 from fingerpost.store.database import Database
+from fingerpost.store.faults import explain
 from fingerpost.store.locations import locate
 from tests.requirements import proves
 from tests.store.conftest import OpenStore
@@ -158,6 +160,7 @@ async def test_a_file_that_is_not_a_database_is_named_and_left_alone(tmp_path: P
             pass
     assert str(file) in str(caught.value)
     assert "Move the file away" in (caught.value.hint or "")
+    assert str(file.with_suffix(".audit.anchor")) in (caught.value.hint or "")  # or it would raise an alarm
     assert await anyio.Path(file).read_bytes() == content
 
 
@@ -181,7 +184,6 @@ async def test_a_full_disk_fails_the_waiting_write_loses_nothing_acknowledged_an
     lines = await said("fill_the_disk", sqlite_url, anchor)
     acknowledged = [line.split()[1] for line in lines if line.startswith("acknowledged")]
     (error,) = [line for line in lines if line.startswith("error")]
-    assert str(file_of(sqlite_url)) in error
     assert "cannot be written" in error
     async with Store.open(sqlite_url, anchor=anchor) as store:
         stored = [item.event.event_id for item in await store.journal.events()]
@@ -189,6 +191,49 @@ async def test_a_full_disk_fails_the_waiting_write_loses_nothing_acknowledged_an
     assert len(acknowledged) >= 2
     assert stored == acknowledged
     assert report.intact
+
+
+@proves("F38")
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_called_so_when_the_system_says_it(tmp_path: Path, code: int) -> None:
+    error = explain(OSError(code, "no room", str(tmp_path)), locate(f"sqlite:///{tmp_path}/fingerpost.db"))
+    assert "the disk is full" in str(error)
+    assert "Free some space" in (error.hint or "")
+
+
+@proves("F38")
+@pytest.mark.parametrize(("folder", "full"), [("/proc", True), ("/tmp", False)])
+def test_an_input_output_error_of_sqlite_is_a_full_disk_where_there_is_no_room(
+    folder: str, full: bool
+) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorname = "SQLITE_IOERR_SHMSIZE"  # as on a full disk: it has no room for its shared memory
+    told = explain(error, locate(f"sqlite:///{folder}/fingerpost.db"))
+    assert ("the disk is full" in str(told)) is full
+
+
+@proves("F38")
+async def test_who_asks_is_not_told_where_the_database_is_and_the_log_is(
+    url: str, open_store: OpenStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_store(lock_wait=0.2) as store:
+        with locked(url), pytest.raises(StoreUnavailable, match="locked") as caught:
+            await store.journal.append(audited())
+        label = store.location.label
+    assert label not in f"{caught.value} {caught.value.hint}"
+    assert label in caplog.text
+
+
+async def test_the_statistics_say_whether_the_database_takes_what_is_written(
+    url: str, open_store: OpenStore
+) -> None:
+    async with open_store(lock_wait=0.2) as store:
+        await store.journal.append(audited())
+        assert not store.statistics.refused
+        with locked(url):
+            store.journal.emit(audited())
+            await eventually(lambda: store.statistics.refused)
+        await eventually(lambda: not store.statistics.refused)
 
 
 @proves("F38")

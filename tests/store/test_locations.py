@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from fingerpost.errors import ConfigError
+from fingerpost.settings import check
 from fingerpost.store import Store, data_directory, locate
 from tests.store.samples import ordinary
 
@@ -67,3 +68,19 @@ def test_a_url_that_cannot_be_read_is_not_repeated_in_the_error() -> None:
     with pytest.raises(ConfigError) as caught:
         locate("postgresql//dana:hunter2hunter2@db/tools")
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["mysql://me@db/x", "sqlite://", "sqlite:///", "sqlite:///:memory:", "nonsense", "sqlite:///a.db",
+     "sqlite:////tmp/a.db?mode=rw", "postgresql://me@db/x", "postgresql+psycopg://db/x", "postgres:///x"],
+)  # fmt: skip
+def test_the_settings_refuse_just_the_places_the_store_refuses(tmp_path: Path, url: str) -> None:
+    (tmp_path / "fingerpost.toml").write_text(f'[store]\nurl = "{url}"\n')
+    problems = check(cwd=tmp_path, environ={"HOME": str(tmp_path)})
+    try:
+        locate(url)
+    except ConfigError as error:
+        assert [problem.message for problem in problems] == [str(error)]
+    else:
+        assert not problems

@@ -62,7 +62,7 @@ def writer(folder: Path) -> StrongModel:
 def waiting_in(shown: str) -> str:
     """The id under which a call waits, from the words that say how to go on."""
     found = re.search(
-        r"`fingerpost approvals approve (\w+)`, then go on with `fingerpost ask --resume \1`", shown
+        r"`fingerpost approvals approve (\w+)[^`]*`, then go on with `fingerpost ask --resume \1[^`]*`", shown
     )
     assert found is not None, shown
     return found[1]

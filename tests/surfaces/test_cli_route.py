@@ -101,7 +101,7 @@ def test_why_a_tool_is_not_even_there(clerk: Person) -> None:
     clerk.writes("fingerpost.toml", WORDS_ALONE + '[[tools]]\nmatch = "mail/delete_email"\nenabled = false\n')
     clerk.has("gone", command="no-such-program")
     assert "switched off" in clerk.runs("why", "mail/delete_email", "delete mail").stdout
-    assert "the server is down" in clerk.runs("why", "gone/search", "search").stdout
+    assert "its server gone is down" in clerk.runs("why", "gone/search", "search").stdout
     unknown = clerk.runs("why", "mail/sned_email", "send an email").stdout
     assert "No tool is called 'mail/sned_email'" in unknown
     assert "mail/send_email" in unknown

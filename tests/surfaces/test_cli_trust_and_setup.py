@@ -20,7 +20,7 @@ def test_a_changed_definition_is_hidden_until_a_person_accepts_it(person: Person
         encoding="utf-8",
     )
     assert [card["key"] for card in person.reads("tools")] == ["files/other"]
-    assert "quarantined" in person.runs("tool", "files/read_file").stderr
+    assert "definition changed" in person.runs("tool", "files/read_file").stderr
     listed = person.runs("pins")
     assert listed.returncode == 1
     assert "2 pinned, 1 to review" in listed.stdout

@@ -190,11 +190,50 @@ def test_mistakes_are_explained(person: Person, arguments: tuple[str, ...], word
     assert words in str(error)
 
 
-def test_a_client_that_is_not_here_is_not_invented(person: Person) -> None:
-    done = person.runs("cursor", "--yes")
-    assert isinstance(done.exception, ConfigError)
-    assert "does not seem to be here" in str(done.exception)
-    assert not (person.home / ".cursor").exists()
+@proves("G12")
+@pytest.mark.parametrize(("more", "answer"), [(("--yes",), None), ((), "y\n")])
+def test_a_client_that_was_not_found_is_written_for_when_it_is_named(
+    person: Person, more: tuple[str, ...], answer: str | None
+) -> None:
+    assert "`fingerpost install CLIENT` writes its file all the same" in person.runs().output
+    file = person.home / FILES["cursor"]
+    assert isinstance(person.runs("cursor", answer="n\n").exception, click.Abort)
+    assert not file.parent.exists()
+    done = person.runs("cursor", *more, answer=answer)
+    assert done.exception is None, done.output
+    assert f"Cursor does not seem to be here; {file.parent} is made" in done.output
+    assert entry_of(file, "cursor")["args"][0] == "stdio"
+
+
+@proves("G12")
+def test_variables_of_this_shell_that_a_client_must_have_too_are_named(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    person.has("cursor")
+    monkeypatch.setenv("NOTES_TOKEN", "a1b2c3d4e5")
+    monkeypatch.setenv("CRM_TOKEN", "f6g7h8i9j0")
+    servers = {
+        "notes": {"url": "https://notes.example.org/mcp", "headers": {"X-Key": "${NOTES_TOKEN}"}},
+        "crm": {"command": "${HOME}/crm", "env": {"KEY": "${env:CRM_TOKEN:-none}", "MODE": "${UNSET:-x}"}},
+    }
+    (person.project / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    shown = person.runs("cursor", "--servers", "mcp.json", "--dry-run").output
+    assert "the settings use CRM_TOKEN, NOTES_TOKEN, set in this shell: Cursor must have the same" in shown
+    assert "a1b2c3d4e5" not in shown
+    (person.project / "mcp.json").write_text('{"mcpServers": {"git": {"command": "git-mcp"}}}')
+    assert "set in this shell" not in person.runs("cursor", "--servers", "mcp.json", "--dry-run").output
+
+
+@proves("G12")
+def test_an_entry_that_is_switched_off_in_the_client_is_pointed_out(person: Person) -> None:
+    file = person.has("cursor", '{"mcpServers": {"fingerpost": {"command": "old", "disabled": true}}}')
+    codex = person.has("codex", '[mcp_servers.fingerpost]\ncommand = "old"\nenabled = false\n')
+    words = "the entry is switched off in {}, and stays so: switch it on there"
+    for client, label in (("cursor", "Cursor"), ("codex", "Codex")):
+        for _ in ("written", "there already"):
+            assert words.format(label) in person.runs(client, "--yes").output
+    assert entry_of(file, "cursor")["disabled"] is True
+    assert entry_of(codex, "codex")["enabled"] is False
 
 
 def test_what_is_missing_for_it_to_work_is_said(person: Person) -> None:

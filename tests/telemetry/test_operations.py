@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from fingerpost import Router
+from fingerpost.events import EventsDropped
 from fingerpost.records import Right
 from fingerpost.surfaces.operations import open_operations
 from fingerpost.surfaces.web.access import open_gate
@@ -22,6 +24,7 @@ from tests.gateway.wire_client import ask
 from tests.gateway.wire_parts import Address
 from tests.journeys.world import settings
 from tests.requirements import proves
+from tests.store.samples import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -68,6 +71,23 @@ async def test_ready_once_every_server_has_been_tried(tmp_path: Path) -> None:
             "servers": {"of": 1, "up": 1, "down": 0, "trying": 0},
             "tools": 1,
         }
+
+
+@proves("I9")
+async def test_not_ready_while_the_store_takes_no_writes(tmp_path: Path) -> None:
+    async with operations(tmp_path) as (router, place):
+        await router.connect()
+        file = router.store.location.file
+        assert file is not None
+        with closing(sqlite3.connect(file, isolation_level=None)) as other:
+            other.execute("ALTER TABLE journal RENAME TO lost")
+            router.store.journal.emit(EventsDropped(count=1))
+            await eventually(lambda: router.store.statistics.refused)
+            refused = await ask(place, method="GET", path="/readyz")
+            assert (refused.status, refused.json["store"]) == (503, False)
+            other.execute("ALTER TABLE lost RENAME TO journal")
+        await router.store.journal.flush()
+        assert (await ask(place, method="GET", path="/readyz")).status == 200
 
 
 @proves("I9")

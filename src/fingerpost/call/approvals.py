@@ -162,6 +162,39 @@ class Approvals:
             self._tell(standing, by)
         return standing
 
+    async def news(self, call: Call, context: CallContext) -> Pending | None:
+        """What a person said about this very call that its asker has not heard: a no, or other arguments.
+
+        That is so where a client cannot wait for them, and makes the same call again. It is told once:
+        who then insists wants the person to be asked again.
+        """
+        lasts = timedelta(seconds=self._settings.grant_seconds)
+        word = await self._store.approvals.last_word(
+            call.fingerprint,
+            conversation=context.conversation,
+            caller=context.caller,
+            since=self._clock() - lasts,
+        )
+        return word if word is not None and await self.heard(word) else None
+
+    async def heard(self, word: Pending) -> bool:
+        """Note that whoever asked has heard this. Whether it was news to them."""
+        if word.decision is not Decision.REJECTED and word.edited_arguments is None:
+            return False
+        name = f"word {word.pending_id}"
+        now = self._clock()
+        await self._store.grants.add(
+            Grant(
+                grant_id=f"gnt_{word.pending_id}",
+                granted_by="call path: leave to tell one decision",
+                granted_at=now,
+                # It must outlive what `news` looks back on, or the same would be news again.
+                expires=now + 2 * timedelta(seconds=self._settings.grant_seconds) + SKEW,
+                call_fingerprint=name,
+            )
+        )
+        return await self._store.grants.spend(call_fingerprint=name, now=now) is not None
+
     async def get(self, pending_id: str) -> Pending | None:
         """The call as it stands now, or None when no such call ever waited."""
         return await self._store.approvals.get(pending_id, now=self._clock())

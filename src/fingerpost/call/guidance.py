@@ -69,7 +69,7 @@ class Guidance:
 
     def text(self, *, technical: bool = False) -> str:
         """All of it as a short message."""
-        lines = [self.summary]
+        lines = [self.summary] if self.summary else []
         for heading, items in (("What was tried:", self.tried), ("What you can do:", self.can_change)):
             if items:
                 lines += ["", heading, *(f"- {item}" for item in items)]
@@ -77,7 +77,7 @@ class Guidance:
             lines += ["", self.rephrase]
         if technical and self.technical:
             lines += ["", "Technical details:", *(f"- {item}" for item in self.technical)]
-        return "\n".join(lines)
+        return "\n".join(lines).lstrip("\n")
 
 
 _OUTCOMES: Final[Mapping[ErrorKind, str]] = {
@@ -134,9 +134,27 @@ _REPHRASE: Final[Mapping[ErrorKind, str]] = {
 
 
 def guidance(
-    attempts: Sequence[Attempt], error: ErrorKind, *, tool: str = "", detail: str = "", hint: str = ""
+    attempts: Sequence[Attempt],
+    error: ErrorKind,
+    *,
+    tool: str = "",
+    detail: str = "",
+    hint: str = "",
+    fix: str = "",
 ) -> Guidance:
-    """What to tell a person after this error ended a call with these attempts."""
+    """What to tell a person after this error ended a call with these attempts.
+
+    Where the error itself says in our own words what helps (`fix`), that takes the place of what is said
+    of such errors in general.
+    """
+    if fix:
+        return Guidance(
+            summary="",
+            tried=_tried(attempts),
+            can_change=(_plain(fix, _LONGEST_HINT),),
+            rephrase="",
+            technical=_technical(attempts, error, detail, hint),
+        )
     kinds = dict.fromkeys([error, *(one.error for one in attempts if one.error is not None)])
     changes = dict.fromkeys(change for kind in kinds for change in _CAN_CHANGE[kind])
     return Guidance(

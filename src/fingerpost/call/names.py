@@ -2,19 +2,23 @@
 
 Models write `server/tool`, `server__tool`, `server.tool`, `tool`, and for
 consolidated tools `tool.operation`. A name that fits nothing is answered with
-the nearest real ones; a name that fits two tools is answered with both.
+the nearest real ones; a name that fits two tools is answered with both. Of a tool
+that is known and not to be had now, `absent` says why.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 
-from fingerpost.catalog import Snapshot, tool_key
+from fingerpost.catalog import Absence, Catalog, Snapshot, tool_key
+from fingerpost.catalog.absence import refused, server_away
 from fingerpost.frozen import frozen
-from fingerpost.records import JsonObject, ToolCall, ToolCard
+from fingerpost.records import JsonObject, ServerStatus, ToolCall, ToolCard
 
 LONGEST_NAME = 512
+MOST_NAMED = 12  # parameters
 SEPARATORS = ("/", "__", ".", ":")
 # Some models put the name space of their own prompt before the name.
 _PREFIX = re.compile(r"^(?:functions|tools|mcp)(?:\.|__|/)", re.IGNORECASE)
@@ -58,11 +62,47 @@ def resolve(call: ToolCall, snapshot: Snapshot) -> Resolved | NotFound:
     return NotFound(name=name, near=snapshot.near(name))
 
 
+def absent(call: ToolCall, catalog: Catalog, statuses: Iterable[ServerStatus]) -> Absence | None:
+    """Why what this call means is not in the snapshot, where the tool or its server is known."""
+    found = resolve(call, catalog.away)
+    if isinstance(found, Resolved):
+        return catalog.why_away(found.card)
+    names = {call.name, *(tool_key(server, tool) for server, tool in _splits(call.name[:LONGEST_NAME]))}
+    for drop in catalog.dropped:
+        if not drop.switched_off and names & {drop.name, f"{drop.server}/{drop.name}"}:
+            return refused(drop)
+    away = {status.name: status for status in statuses if not catalog.snapshot.by_server(status.name)}
+    for server, tool in _splits(call.name[:LONGEST_NAME]):
+        if server in away:
+            return server_away(tool_key(server, tool), away[server])
+    return None
+
+
 def operation_of(card: ToolCard, arguments: JsonObject) -> str:
     """The operation key: what a grant for a conversation is bound to."""
     operation = arguments.get("operation")
     named = isinstance(operation, str) and "operation" in _properties(card)
     return f"{card.key}.{operation}" if named else card.key
+
+
+def unknown_argument(card: ToolCard, names: Iterable[str]) -> tuple[str, tuple[str, ...]] | None:
+    """The first of these that the tool has no parameter for, and the parameters nearest to it.
+
+    None where there is no such name, or where the tool says that it takes others than it lists.
+    """
+    properties = _properties(card)
+    match card.definition.get("inputSchema"):
+        case {"additionalProperties": True | {}} | {"patternProperties": _}:
+            return None
+        case _ if not properties:
+            return None
+        case _:
+            pass
+    for name in names:
+        if name not in properties:
+            near = get_close_matches(name[:LONGEST_NAME], properties, n=3, cutoff=0.5)
+            return name, tuple(near) or tuple(properties)[:MOST_NAMED]
+    return None
 
 
 def _splits(name: str) -> Iterator[tuple[str, str]]:

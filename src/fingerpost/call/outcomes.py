@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fingerpost.call.guidance import advice
+from fingerpost.call.hiding import SCOPE
+from fingerpost.catalog import Absence
 from fingerpost.frozen import frozen
 from fingerpost.records import (
     Call,
@@ -41,10 +43,11 @@ class Endings:
         content = f"{found}: {', '.join(near)}" if near else f"there is no tool {self.wish.name!r}"
         return self.failure(self.wish.name, ErrorKind.TOOL_NOT_FOUND, content, near=near)
 
-    def switched_off(self, tool: str, reason: str) -> Outcome:
-        content = f"{tool} is not available: {reason}"
+    def away(self, absence: Absence) -> Outcome:
+        """The tool is known and not to be had now."""
+        content = f"{absence.tool} is not available: {absence.reason}"
         return self.failure(
-            tool, ErrorKind.UNAVAILABLE, content, detail=reason, hint="A person can switch it on again."
+            absence.tool, ErrorKind.UNAVAILABLE, content, detail=absence.reason, fix=absence.fix
         )
 
     def invalid(
@@ -62,7 +65,18 @@ class Endings:
 
     def denied(self, call: Call, ruling: Ruling) -> Outcome:
         content = f"{call.tool} is not allowed: {ruling.reason}"
-        return self.failure(call.tool, ErrorKind.DENIED, content, repairs=call.repairs, detail=ruling.rule)
+        fix = self._widening() if ruling.rule == SCOPE else ""
+        return self.failure(
+            call.tool, ErrorKind.DENIED, content, repairs=call.repairs, detail=ruling.rule, fix=fix
+        )
+
+    def _widening(self) -> str:
+        """No rule forbids it: it lies outside of what the profile or the key of this caller opens."""
+        profile = self.context.profile
+        ways = [] if profile is None else [f"of the profile {profile} (`fingerpost profiles show {profile}`)"]
+        if self.context.scopes or profile is None:
+            ways.append("of the caller's key (`fingerpost keys` lists them)")
+        return f"Widen the servers, tools or effects {', or '.join(ways)}, if they are yours to change."
 
     def waiting(self, call: Call, pending: Pending) -> Outcome:
         content = f"{call.tool} waits for a person's approval as {pending.pending_id}: {pending.reason}"
@@ -174,9 +188,13 @@ class Endings:
         near: Sequence[str] = (),
         signature: str = "",
         hint: str = "",
+        fix: str = "",
         **more: Any,
     ) -> Outcome:
+        """`hint` is for whoever calls; `fix` is what a person can do about just this, told to both."""
         metadata: dict[str, Json] = {"error_type": error}
+        if fix:
+            metadata["fix"] = fix
         return Outcome(
             call_id=self.context.call_id,
             tool=tool,
@@ -184,7 +202,7 @@ class Endings:
             content=content,
             reference=self.wish.reference,
             error=error,
-            advice=advice(error, signature=signature, near=near, hint=hint),
+            advice=advice(error, signature=signature, near=near, hint=hint or fix),
             metadata=metadata,
             **more,
         )

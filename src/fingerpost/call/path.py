@@ -20,11 +20,12 @@ from fingerpost.call.arguments import prepare, translate
 from fingerpost.call.digest import Results, fitted
 from fingerpost.call.execution import Job, Runner, awaits_input, in_parallel
 from fingerpost.call.making import Checked, call_of, check, edited_call
-from fingerpost.call.names import NotFound, Resolved, resolve
+from fingerpost.call.names import NotFound, Resolved, absent, resolve
 from fingerpost.call.outcomes import Endings
 from fingerpost.call.policy import Policy, doubted, permit
 from fingerpost.call.progress import Progress
 from fingerpost.call.rounds import Rounds
+from fingerpost.call.scopes import bounded_by, within
 from fingerpost.catalog import Catalog
 from fingerpost.errors import CallError, LimitReached, StoreError
 from fingerpost.events import (
@@ -94,11 +95,12 @@ class CallPath:
         bounds: Mapping[str, Scope] | None = None,
     ) -> None:
         self._catalog = catalog
+        self._servers = servers
         self._store = store
         self._settings = settings
         self._events = Later(events)
         store.journal.comes_after(self._events.hand_on)
-        self._policy = Policy(settings.policy, bounds=bounds)
+        self.use_rules(settings.policy, bounds or {})
         self._running: dict[str, str] = {}  # the tool of every call under way, by call
         self._contexts: dict[str, CallContext] = {}  # and who makes it
         self._rounds = Rounds()
@@ -116,6 +118,7 @@ class CallPath:
 
     def use_rules(self, rules: Sequence[RuleSettings], bounds: Mapping[str, Scope]) -> None:
         """Judge by these from the next call on; `bounds` are of profiles."""
+        self._bounds = bounds
         self._policy = Policy(rules, bounds=bounds)
 
     async def call(self, wish: ToolCall, context: CallContext, passage: Passage | None = None) -> Outcome:
@@ -183,7 +186,7 @@ class CallPath:
             return endings.dry_run(ready.call, ruling)
         leave = await self._leave(ready.call, context, ruling, passage)
         if leave is None:
-            return await self._without_leave(ready.call, context, ruling, endings)
+            return await self._without_leave(ready.call, context, ruling, endings, passage)
         execution = await self._execute(ready, leave, context, passage)
         if execution.error is None and execution.result is not None and awaits_input(execution.result):
             if ruling.verdict is Verdict.ASK:
@@ -196,7 +199,7 @@ class CallPath:
     def _prepare(self, wish: ToolCall, context: CallContext, endings: Endings) -> Ready | Outcome:
         found = resolve(wish, self._catalog.snapshot)
         if isinstance(found, NotFound):
-            outcome = self._not_there(wish, found, endings)
+            outcome = self._not_there(wish, found, context, endings)
             self._refuse(context, outcome)
             return outcome
         made = prepare(found.card, found.arguments, repair=self._settings.flags.argument_repair)
@@ -210,11 +213,12 @@ class CallPath:
                    fingerprint=call.fingerprint, repairs=call.repairs)  # fmt: skip
         return Ready(call, found.card)
 
-    def _not_there(self, wish: ToolCall, missed: NotFound, endings: Endings) -> Outcome:
-        """Somebody who calls what is switched off hears that, and not that it never was."""
-        off = resolve(wish, self._catalog.shut)
-        if isinstance(off, Resolved) and (reason := self._catalog.why_shut(off.card)) is not None:
-            return endings.switched_off(off.card.key, reason)
+    def _not_there(self, wish: ToolCall, missed: NotFound, context: CallContext, endings: Endings) -> Outcome:
+        """Who calls what is known and away hears why, unless they could not use it if it were there."""
+        away = None if missed.ambiguous else absent(wish, self._catalog, self._servers.statuses)
+        scopes = bounded_by(context.scopes, context.profile, self._bounds)
+        if away is not None and any(within(scopes, away.server, away.tool, one) for one in away.effects):
+            return endings.away(away)
         return endings.not_found(missed.near, ambiguous=missed.ambiguous)
 
     def check(self, wish: ToolCall) -> Checked:
@@ -234,12 +238,17 @@ class CallPath:
         return permit(call, ruling)
 
     async def _without_leave(
-        self, call: Call, context: CallContext, ruling: Ruling, endings: Endings
+        self, call: Call, context: CallContext, ruling: Ruling, endings: Endings, passage: Passage | None
     ) -> Outcome:
         if ruling.verdict is Verdict.DENY:
             outcome = endings.denied(call, ruling)
             self._refuse(context, outcome)
             return outcome
+        if (word := await self.approvals.news(call, context)) is not None:
+            if word.edited_arguments is None:
+                return endings.undecided(word)
+            edited = ToolCall(name=word.tool, arguments=word.edited_arguments)
+            return await self._go(edited, context, endings, passage)  # the grant is for that one
         pending = await self.approvals.request(call, context, ruling)
         return endings.waiting(call, pending)
 
@@ -283,6 +292,7 @@ class CallPath:
             packet_id=pending.packet_id or context.packet_id,
             doubt=pending.reason,  # what one was asked about runs by the grant, whatever the rules say now
         )
+        await self.approvals.heard(pending)
         if pending.decision is not Decision.APPROVED:
             return Endings(wish, context).undecided(pending)
         if await self._ended_in_the_dark(context):

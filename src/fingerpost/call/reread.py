@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from fingerpost.call.arguments.scalars import read_as
 from fingerpost.call.digest import Page, Results
 from fingerpost.call.outcomes import Endings
 from fingerpost.records import CallContext, ErrorKind, Json, JsonObject, Outcome, ToolCall
@@ -33,8 +34,7 @@ SIGNATURE: Final = "read_result(handle: string, page?: integer = 1)"
 async def read_result(results: Results, wish: ToolCall, context: CallContext) -> Outcome:
     """One page of a kept result, or why there is none."""
     endings = Endings(wish, context)
-    handle, page = wish.arguments.get("handle"), wish.arguments.get("page", 1)
-    number = int(page) if isinstance(page, int | str) and str(page).strip().isdigit() else 0
+    handle, number = wish.arguments.get("handle"), _number(wish.arguments.get("page", 1))
     if not isinstance(handle, str) or number < 1:
         content = f"it takes {SIGNATURE}"
         return endings.failure(NAME, ErrorKind.INVALID_PARAMETERS, content, signature=SIGNATURE)
@@ -43,6 +43,14 @@ async def read_result(results: Results, wish: ToolCall, context: CallContext) ->
         content = f"nothing is kept under {handle} at page {number}"
         return endings.failure(NAME, ErrorKind.EXECUTION_FAILED, content)
     return _answer(wish, context, found)
+
+
+def _number(page: Json) -> int:
+    """Of the page, which many models write as text; 0 for what is no number."""
+    if isinstance(page, str):
+        reading = read_as("integer", page)
+        page = None if reading is None else reading.value
+    return page if isinstance(page, int) and not isinstance(page, bool) else 0
 
 
 def _answer(wish: ToolCall, context: CallContext, found: Page) -> Outcome:

@@ -1,5 +1,6 @@
 """Tool cards: collected, named, judged, pinned, and given out as immutable snapshots."""
 
+from fingerpost.catalog.absence import Absence
 from fingerpost.catalog.catalog import Catalog
 from fingerpost.catalog.categories import CATEGORIES, GENERAL, Category
 from fingerpost.catalog.fingerprint import fingerprint
@@ -10,6 +11,7 @@ from fingerpost.catalog.snapshot import Diff, Snapshot
 __all__ = [
     "CATEGORIES",
     "GENERAL",
+    "Absence",
     "Catalog",
     "Category",
     "Change",

@@ -30,6 +30,7 @@ class Refusal:
     name: str  # made visible: it goes to a screen
     reason: str
     fault: bool = True
+    card: ToolCard | None = None  # what it would be, were it not switched off
 
 
 @frozen(kw_only=False)
@@ -69,15 +70,13 @@ class Cardmaker:
         self, server: str, name: str, shown: str, key: str, mark: str, tool: JsonObject
     ) -> ToolCard | Refusal:
         written = self.overrides.of(key)
-        if written is not None and written.fields.enabled is False:
-            return Refusal(visible(name), f"switched off: {written.reason('enabled')}", fault=False)
         described = tool.get("description")
         description = described if isinstance(described, str) else ""
         effect = judge(tool)
         if written is not None and written.fields.effect is not None:
             effect = Known(written.fields.effect, Source.WRITTEN, written.reason("effect"))
         own_words = written.fields.description if written is not None else None
-        return ToolCard(
+        card = ToolCard(
             key=key,
             server=server,
             name=name,
@@ -100,16 +99,33 @@ class Cardmaker:
             operations={} if written is None else written.fields.operations or {},
             cached=written is None or written.fields.cached is not False,
         )
+        if written is not None and written.fields.enabled is False:
+            reason = f"switched off: {written.reason('enabled')}"
+            return Refusal(visible(name), reason, fault=False, card=card)
+        return card
 
 
 def _refuse(definition: object) -> Refusal | None:
     if not isinstance(definition, Mapping):
         return Refusal("(no name)", "is not an object")
-    name = cast("Mapping[str, object]", definition).get("name")
+    definition = cast("Mapping[str, object]", definition)
+    name = definition.get("name")
     if not isinstance(name, str) or not name.strip():
         return Refusal("(no name)", "has no name")
     shown = visible(name[:80])
     if len(name) > LONGEST_NAME:
         return Refusal(shown, f"has a name of more than {LONGEST_NAME} characters")
-    reason = check_json(cast("object", definition))
+    reason = check_json(definition) or _task_fault(definition.get("execution"))
     return None if reason is None else Refusal(shown, reason)
+
+
+def _task_fault(execution: object) -> str | None:
+    """Its server refuses a plain call of such a tool, and some clients do not even send one."""
+    if not isinstance(execution, Mapping):
+        return None
+    if cast("Mapping[str, object]", execution).get("taskSupport") != "required":
+        return None
+    return (
+        'can only be run as a task (its taskSupport is "required"), which Fingerpost does not do; '
+        'with "optional" it could be called'
+    )

@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
+from fingerpost.catalog import absence
+from fingerpost.catalog.absence import Absence
 from fingerpost.catalog.cards import Cardmaker, Refusal
 from fingerpost.catalog.links import link
 from fingerpost.catalog.namesakes import told_apart
@@ -56,6 +58,7 @@ class Catalog:
         self._unprefixed: set[str] = set()  # servers whose tools keep their own names
         self._seen: dict[str, dict[str, ToolCard]] = {}  # by server, then by key; quarantined ones too
         self._dropped: dict[str, tuple[DroppedTool, ...]] = {}
+        self._off: dict[str, dict[str, ToolCard]] = {}  # switched off in the settings, by server and key
         self._pins: dict[str, Pin] = {}
         self._new_pins: list[Pin] = []
         self._quarantined: dict[str, Quarantined] = {}
@@ -94,6 +97,23 @@ class Catalog:
         cards = (card for cards in self._seen.values() for card in cards.values() if self._is_shut(card))
         return Snapshot(version=self._version, cards=tuple(cards))
 
+    @property
+    def away(self) -> Snapshot:
+        """Tools that are known and not in the snapshot; `why_away` says of each why."""
+        cards = {entry.card.key: entry.card for entry in self._quarantined.values()}
+        for off in self._off.values():
+            cards.update(off)
+        cards.update((card.key, card) for card in self.shut.cards)
+        return Snapshot(version=self._version, cards=tuple(cards.values()))
+
+    def why_away(self, card: ToolCard) -> Absence:
+        """Why this tool of `away` is not in the snapshot: what a person did comes first."""
+        if (reason := self.why_shut(card)) is not None:
+            return absence.shut(card, reason, by_server=card.key not in self._shut)
+        if card.key in self._off.get(card.server, {}):
+            return absence.written_off(card, self._maker.overrides.pattern(card.key, "enabled"))
+        return absence.changed(card)
+
     def why_shut(self, card: ToolCard) -> str | None:
         """Why this tool is switched off; None: it is not."""
         if (reason := self._shut.get(card.key)) is not None:
@@ -118,6 +138,7 @@ class Catalog:
         cards: dict[str, ToolCard] = {}
         drops = list(listing.dropped)  # already told about by whoever read the list
         refused: list[DroppedTool] = []
+        off: dict[str, ToolCard] = {}
         for made in self.study(listing) if studied is None else studied:
             if isinstance(made, ToolCard) and made.key in cards:
                 made = Refusal(made.key.partition("/")[2], "has the name of a tool listed before it")
@@ -128,15 +149,19 @@ class Catalog:
             drops.append(drop)
             if made.fault:
                 refused.append(drop)
+            if made.card is not None:
+                off[made.card.key] = made.card
         before = set(self._dropped.get(server, ()))
         (self._unprefixed.discard if listing.prefix else self._unprefixed.add)(server)
         self._tell_dropped(drop for drop in refused if drop not in before)
         self._set_dropped(server, drops)
+        self._set_off(server, off)
         return self._replace(server, cards)
 
     def remove_server(self, server: str) -> Diff:
         """This server and its tools are gone. Their pins stay: they may come back."""
         self._set_dropped(server, ())
+        self._set_off(server, {})
         return self._replace(server, {})
 
     def register(self, definition: JsonObject, *, server: str = "local") -> Diff:
@@ -155,6 +180,8 @@ class Catalog:
         drop = _drop(server, made)
         others = (other for other in self._dropped.get(server, ()) if other.name != drop.name)
         self._set_dropped(server, (*others, drop))
+        if made.card is not None:
+            self._set_off(server, {**self._off.get(server, {}), made.card.key: made.card})
         return Diff()
 
     def unregister(self, key: str) -> Diff:
@@ -293,6 +320,12 @@ class Catalog:
         self._dropped[server] = tuple(drops)
         if not self._dropped[server]:
             del self._dropped[server]
+
+    def _set_off(self, server: str, cards: dict[str, ToolCard]) -> None:
+        if cards:
+            self._off[server] = cards
+        else:
+            self._off.pop(server, None)
 
     def _tell_dropped(self, drops: Iterable[DroppedTool]) -> None:
         for drop in drops:

@@ -66,6 +66,11 @@ class Overrides:
             return None
         return Written(ToolOverride.model_construct(match=key, **values), patterns)
 
+    def pattern(self, key: str, field: str) -> str:
+        """Which entry says this about the tool; the tool's own key where none does."""
+        written = self.of(key)
+        return key if written is None else written.patterns.get(field, key)
+
 
 def write_over(base: Intelligence, written: ToolOverride, reason: Callable[[str], str]) -> Intelligence:
     """`base` with every field that is written replaced."""

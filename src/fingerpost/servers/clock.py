@@ -20,6 +20,7 @@ class Clock:
     def __init__(self, scope: anyio.CancelScope | None = None) -> None:
         self.scope = scope
         self.loss: FingerpostError | None = None  # the connection went away under the request
+        self.stood = False  # somebody was asked: the request cannot be made anew
         self._waiting = 0
         self._seconds_left = math.inf
 
@@ -30,12 +31,23 @@ class Clock:
             yield
             return
         if self._waiting == 0:
-            self._seconds_left = self.scope.deadline - anyio.current_time()
-            self.scope.deadline = math.inf
+            self.stand()
         self._waiting += 1
         try:
             yield
         finally:
             self._waiting -= 1
             if self._waiting == 0:
-                self.scope.deadline = anyio.current_time() + self._seconds_left
+                self.go_on()
+
+    def stand(self) -> None:
+        """Stop. For `stopped` alone, and for whoever has to know of it."""
+        assert self.scope is not None
+        self.stood = True
+        self._seconds_left = self.scope.deadline - anyio.current_time()
+        self.scope.deadline = math.inf
+
+    def go_on(self) -> None:
+        """Run again, with the time that was left."""
+        assert self.scope is not None
+        self.scope.deadline = anyio.current_time() + self._seconds_left

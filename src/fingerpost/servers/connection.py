@@ -128,9 +128,16 @@ class Connection:
         self._talks.open(talk, ours=ours)
         try:
             if self._thin is None:
-                return await self._session.ask(method, stamped, talk, headers=headers)
-            return await self._ask_thin(self._thin, method, stamped, talk, headers, clock)
+                result = await self._session.ask(method, stamped, talk, headers=headers)
+            else:
+                result = await self._ask_thin(self._thin, method, stamped, talk, headers, clock)
+            talk.answered = True
+            return result
+        except ToolFailed:
+            talk.answered = True
+            raise
         except MCPError as error:
+            talk.answered = True
             raise from_reply(self._spec.name, error, loss=self.lifeline.setback) from error
         finally:
             self._talks.close(talk)

@@ -37,8 +37,16 @@ class SignInNeeded(ServerUnavailable):
     """The server wants a person to sign in first."""
 
 
-class SessionLost(ServerUnavailable):
-    """The server no longer knows our session and asks for a new handshake."""
+class Forgotten(ServerUnavailable):
+    """The server no longer knows our session. It is there, and answers: nothing is wrong with it."""
+
+
+class SessionLost(Forgotten):
+    """It turned a request away for that, which therefore did not run, and asks for a new handshake."""
+
+
+class CutOff(Forgotten):
+    """The request was under way when another one found that out. Whether it ran is unknown."""
 
 
 def sign_in_needed(server: str, detail: str) -> SignInNeeded:
@@ -73,7 +81,8 @@ def from_reply(server: str, error: MCPError, *, loss: Setback | None) -> Fingerp
     if error.code == CONNECTION_CLOSED and error.message.startswith(("Connection closed", "SSE stream")):
         reason = loss.reason if loss is not None else readable(error.message)
         message = f"{server} went away before it answered: {reason}"
-        return ServerUnavailable(message, server=server, hint=UNKNOWN_OUTCOME)
+        kind = CutOff if loss is not None and loss.pace is Pace.NOW else ServerUnavailable
+        return kind(message, server=server, hint=UNKNOWN_OUTCOME)
     return ToolFailed(
         readable(error.message) or "error without a message", server=server, code=error.code, data=data
     )

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
 
 import anyio
 from anyio.abc import TaskGroup
-from mcp_types import ClientCapabilities
 
 from fingerpost.errors import FingerpostError, ServerUnavailable
 from fingerpost.records import JsonObject, Listing, ServerSpec
@@ -79,12 +77,12 @@ class Isolated:
         own = self._own.get(key)
         return own if own is not None and own.connection is not None and not own.over else None
 
-    def begin(self, key: str, tasks: TaskGroup, abilities: ClientCapabilities) -> Own | None:
-        """Open a connection for a caller who can do this; nobody waits for it. None: no room, or begun."""
+    def begin(self, key: str, tasks: TaskGroup, around: Surroundings) -> Own | None:
+        """Open a connection for a caller without anybody waiting for it. None: no room, or begun already."""
         if key in self._own or (len(self._own) >= self._most and not self._idle()):
             return None
         self._make_room()
-        return self._open(key, tasks, None, replace(self._around, abilities=lambda: abilities))
+        return self._open(key, tasks, None, around)
 
     def use(self, key: str, tasks: TaskGroup, listing: Listing | None) -> _Use:
         """This caller's connection, opened where there is none, kept at least until the block ends."""
@@ -154,10 +152,10 @@ class Isolated:
             if own.busy:
                 own.used = anyio.current_time()
 
-    def _hear(self, method: str, params: JsonObject) -> None:
+    def _hear(self, method: str, params: JsonObject, caller: str | None) -> None:
         # What is said to one caller is nobody else's; only that something changed concerns all.
-        if method != "notifications/message":
-            self._outside(method, params)
+        if method != "notifications/message" or caller is not None:
+            self._outside(method, params, caller)
 
     def close(self) -> None:
         for own in tuple(self._own.values()):

@@ -14,6 +14,8 @@ import anyio
 from fingerpost.frozen import frozen
 from fingerpost.servers.ring import Ring
 
+STRAYS_HINT = "its standard output belongs to the protocol: let it log to standard error"
+
 
 class Pace(StrEnum):
     """How soon another attempt makes sense."""
@@ -41,7 +43,21 @@ class Lifeline:
         self.ended = anyio.Event()
         self.setback: Setback | None = None
         self.handshaken = False  # before that, an odd answer is part of finding the era, not a loss
+        self.strays = 0  # lines on its standard output that were no messages
+        self._last_stray = ""
         self._doubts = anyio.Event()
+
+    def note_stray(self, line: str) -> None:
+        """It wrote something to its standard output that is not the protocol. `line` may be shown."""
+        self.strays += 1
+        self._last_stray = line
+
+    def strays_told(self) -> str:
+        """What stray lines there were, to end a sentence with."""
+        if not self.strays:
+            return ""
+        lines = "a line that is" if self.strays == 1 else f"{self.strays} lines that are"
+        return f"; it wrote {lines} not MCP to its standard output, such as: {self._last_stray}"
 
     def end(self, setback: Setback) -> None:
         """It is over. The first reason stands: later ones are its consequences."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 from typing import Any, cast
@@ -21,10 +21,11 @@ from fingerpost.servers.lifeline import Lifeline
 from fingerpost.servers.oauth import TokenBook, stored_sign_in
 from fingerpost.servers.pipe import ThinPipe
 from fingerpost.servers.posting import standing_headers
+from fingerpost.servers.replies import EVENTS, kind_of
 from fingerpost.servers.session import NOTHING, PROBE_SECONDS, RawClient, our_name
 from fingerpost.servers.stdio import Child, stdio_transport
 from fingerpost.servers.streamable import Transport, http_transport
-from fingerpost.servers.talk import Talks
+from fingerpost.servers.talk import Outside, Talks
 from fingerpost.servers.thin import ThinHttp
 from fingerpost.servers.watched import Watched
 from fingerpost.settings.model import LimitSettings
@@ -32,7 +33,14 @@ from fingerpost.settings.model import LimitSettings
 _VERSION = version("fingerpost")
 PROBE_SHARE = 0.3  # of the connect timeout: what a server that ignores the modern greeting may cost
 
-Outside = Callable[[str, JsonObject], None]
+
+@frozen
+class Standard:
+    """What a connection has to match to be taken instead of another one of the same server."""
+
+    capabilities: JsonObject  # those of the other one
+    tools: int  # how many it has
+    questions: bool  # whether the caller can be asked something during a call
 
 
 @frozen
@@ -43,6 +51,7 @@ class Surroundings:
     http: HttpStack
     tokens: TokenBook | None
     abilities: Callable[[], ClientCapabilities] = lambda: NOTHING  # of those who can be asked something
+    standard: Standard | None = None
 
 
 @asynccontextmanager
@@ -51,7 +60,8 @@ async def open_connection(
 ) -> AsyncGenerator[Connection]:
     """Connect, shake hands, and stay connected until the block ends.
 
-    `outside` is told of every notification that belongs to no request.
+    `outside` is told of every notification that belongs to no request. Raises our errors, also where the
+    server gives less than the standard.
     """
     talks = Talks(spec.name, outside)
     async with AsyncExitStack() as stack:
@@ -74,9 +84,13 @@ async def open_connection(
         if not modern:
             await way.greeted()
         stack.callback(talks.abandon)
-        yield Connection(
+        connection = Connection(
             spec, client, around.limits, lifeline, talks=talks, thin=await way.thin(modern=modern)
         )
+        if around.standard is not None and (lacking := await way.lacks(around.standard, connection)):
+            message = f"{spec.name} serves {connection.protocol} without {lacking}"
+            raise ServerUnavailable(message, server=spec.name)
+        yield connection
 
 
 class _Way:
@@ -90,6 +104,7 @@ class _Way:
         self._client: httpx2.AsyncClient | None = None
         self._transport: Transport | None = None
         self._child: Child | None = None
+        self._streams = False  # whether the greeting was answered by a stream
 
     async def target(self, stack: AsyncExitStack) -> object:
         """What the library's client connects to: a server object, or a transport of ours."""
@@ -105,6 +120,8 @@ class _Way:
         client = await self._around.http.client(headers=spec.headers, auth=auth)
         if spec.transport == "http":
             self._client = await stack.enter_async_context(client)
+            if self._around.standard is not None:
+                client.event_hooks["response"].append(self._look_at)
             return http_transport(
                 spec, client, limits, self._lifeline, talks=self._talks, opened=self._opened
             )
@@ -113,6 +130,26 @@ class _Way:
             return client
 
         return Watched(sse_client(spec.url, httpx_client_factory=ours), self._lifeline)
+
+    async def _look_at(self, response: httpx2.Response) -> None:
+        if response.request.method == "POST" and response.status_code == 200:
+            self._streams = kind_of(response.headers.get("content-type", "")) == EVENTS
+
+    async def lacks(self, standard: Standard, connection: Connection) -> str | None:
+        """What of the standard a server of the older era does not give; None: nothing.
+
+        Where it keeps no session, or never answers by a stream, it cannot ask anything during a call. Raises
+        our errors where it cannot list its tools: some of them have results that this era does not know.
+        """
+        if self._transport is None or self._transport.session_id is None:
+            return "sessions"
+        if standard.questions and not self._streams:
+            return "streams"
+        if missing := _names(standard.capabilities) - _names(connection.capabilities):
+            return ", ".join(sorted(missing))
+        page = await connection.fetch("tools/list", {})
+        complete = not page.get("nextCursor")
+        return "some of its tools" if complete and len(page.get("tools") or ()) < standard.tools else None
 
     async def greeted(self) -> None:
         """Until the server has heard that the handshake is over: a request of ours must not overtake that."""
@@ -145,3 +182,10 @@ class _Way:
             talks=self._talks,
             modern=modern,
         )
+
+
+def _names(capabilities: JsonObject) -> frozenset[str]:
+    """What a server says it can do. How it tells of changes is said in the same place; eras differ there."""
+    further = (capabilities.get(group) for group in ("extensions", "experimental"))
+    own = (name for group in further if isinstance(group, Mapping) for name in group)
+    return frozenset((*capabilities, *own))

@@ -29,7 +29,7 @@ from fingerpost.records import (
 from fingerpost.servers.caller import Passage
 from fingerpost.servers.clock import Clock
 from fingerpost.servers.connection import Connection
-from fingerpost.servers.failures import UNKNOWN_OUTCOME
+from fingerpost.servers.failures import UNKNOWN_OUTCOME, Forgotten, SessionLost
 from fingerpost.servers.http import HttpStack
 from fingerpost.servers.listeners import Listeners
 from fingerpost.servers.oauth import TokenBook
@@ -42,6 +42,8 @@ from fingerpost.servers.talk import Progress
 from fingerpost.servers.watches import SUBSCRIBE, UNSUBSCRIBE
 from fingerpost.settings.model import LimitSettings
 from fingerpost.tasks import leave
+
+READS = frozenset({"resources/read", "prompts/get", "completion/complete"})
 
 
 class _Run:
@@ -77,7 +79,7 @@ class Servers:
     ) -> None:
         """`study` is given each listing before it is shown to anybody else, and takes the time it needs."""
         self._watchers: Listeners[str] = Listeners()
-        self._hearers: Listeners[str, str, JsonObject] = Listeners()
+        self._hearers: Listeners[str, str, JsonObject, str | None] = Listeners()
         self._http = HttpStack()
         self._for_callers = False
         self._shared = Shared(
@@ -162,7 +164,7 @@ class Servers:
         with anyio.move_on_after(timeout):
             await supervisor.until_settled()
         if not supervisor.usable:
-            raise supervisor.standing.unavailable()
+            raise supervisor.unavailable()
 
     # -- knowing ------------------------------------------------------------------------------------
 
@@ -183,9 +185,10 @@ class Servers:
         supervisor = self._find(name)
         return None if supervisor.shut else supervisor.shelf.materials
 
-    def hear(self, callback: Callable[[str, str, JsonObject], None]) -> Callable[[], None]:
+    def hear(self, callback: Callable[[str, str, JsonObject, str | None], None]) -> Callable[[], None]:
         """Have `callback` called with server, method and params of every notification outside of requests.
 
+        The last argument is the key of the only caller who may be told; None: it concerns everybody.
         Of changed resources and prompts it is told when the new lists were read; changed tools are `watch`'s.
         """
         return self._hearers.add(callback)
@@ -246,15 +249,28 @@ class Servers:
         timeout: float,
         passage: Passage | None = None,
     ) -> JsonObject:
-        """Ask anything that is not a call, and return the raw result. Raises like `call`."""
+        """Ask anything that is not a call, and return the raw result. Raises like `call`.
+
+        Asked once more where the server had forgotten our session.
+        """
         supervisor = self._find(name)
+        until = anyio.current_time() + timeout
+        at_work = Clock()
 
         async def ask(connection: Connection, clock: Clock) -> JsonObject:
+            nonlocal at_work
+            at_work = clock
             if method in (SUBSCRIBE, UNSUBSCRIBE):
                 return await supervisor.watches.ask(connection, method, params, passage)
             return await connection.ask(method, params, passage=passage, clock=clock)
 
-        return await self._within(supervisor, method, ask, timeout=timeout, passage=passage)
+        try:
+            return await self._within(supervisor, method, ask, timeout=timeout, passage=passage)
+        except Forgotten as error:
+            left = until - anyio.current_time()
+            if left <= 0 or not _may_ask_again(method, error, at_work):
+                raise
+        return await self._within(supervisor, method, ask, timeout=left, passage=passage)
 
     async def _within(
         self,
@@ -390,8 +406,13 @@ class Servers:
 
 def _connected(supervisor: Supervisor) -> Connection:
     if supervisor.connection is None:
-        raise supervisor.standing.unavailable()
+        raise supervisor.unavailable()
     return supervisor.connection
+
+
+def _may_ask_again(method: str, error: Forgotten, clock: Clock) -> bool:
+    """What was turned away did not run. What was cut off may have: a read does not mind, a person would."""
+    return isinstance(error, SessionLost) or (method in READS and not clock.stood)
 
 
 def _checked(name: str, result: JsonObject) -> JsonObject:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fingerpost.errors import ConfigError
 from fingerpost.records import Era, OAuthSpec, ServerSpec
-from fingerpost.redaction import names_secret, remember
+from fingerpost.redaction import holds_secret_header, names_secret_setting, remember, remember_setting
 
 
 class Server:
@@ -85,9 +85,11 @@ class Server:
 
 def protect(spec: ServerSpec) -> None:
     """Have the secrets of this entry masked wherever they might turn up."""
-    for name, value in (*spec.env.items(), *spec.headers.items()):
-        if names_secret(name):
-            remember(value)
-            remember(value.split()[-1] if value.split() else "")  # "Bearer abc": the second word alone, too
+    for name, value in spec.env.items():
+        if names_secret_setting(name):
+            remember_setting(name, value)
+    for name, value in spec.headers.items():
+        if holds_secret_header(name):
+            remember_setting(name, value)
     if spec.oauth is not None and spec.oauth.client_secret is not None:
         remember(spec.oauth.client_secret)

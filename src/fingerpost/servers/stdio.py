@@ -11,7 +11,6 @@ our own environment holds other servers' secrets.
 from __future__ import annotations
 
 import contextlib
-from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -36,7 +35,7 @@ from fingerpost.errors import FingerpostError, ServerReplyInvalid
 from fingerpost.records import ServerSpec
 from fingerpost.servers.failures import as_reply, readable, too_large
 from fingerpost.servers.guard import guard
-from fingerpost.servers.lifeline import Lifeline, Setback
+from fingerpost.servers.lifeline import STRAYS_HINT, Lifeline, Setback
 from fingerpost.servers.process import end, exits_within, how_it_ended, let_go, spawn
 from fingerpost.servers.ring import LineSplitter, LineTooLong
 from fingerpost.servers.wire import Unreadable, answered_by, parse_envelope
@@ -45,7 +44,6 @@ from fingerpost.settings.model import LimitSettings
 EXIT_WATCH = 0.5  # a dead parent whose children keep the pipes open is seen after this
 LAST_WORDS = 0.2  # for what a dead child still has in its stderr pipe
 WRITE_QUEUE = 256  # messages; a child that does not read must not hold up whoever gives up on it
-JUNK_KEPT = 5
 
 Streams = tuple[
     MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage | bytes]
@@ -104,8 +102,6 @@ class Child:
         self._lifeline = lifeline
         self._waiting: dict[RequestId, None] = {}
         self._asked: dict[RequestId, _Waiter] = {}
-        self._junk: deque[str] = deque(maxlen=JUNK_KEPT)
-        self._junk_count = 0
         self._stopped = False
         self._said_all = anyio.Event()
         self._to_session, self.incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -177,8 +173,7 @@ class Child:
     async def _deliver_unreadable(self, line: bytes, why: str) -> None:
         request = answered_by(line, self._waiting)
         if request is None:
-            self._junk_count += 1
-            self._junk.append(readable(line[:200].decode("utf-8", "replace")))
+            self._lifeline.note_stray(readable(line[:200].decode("utf-8", "replace")))
             return
         message = f"the reply of {self._spec.name} {readable(why)}"
         await self._fail(request, ServerReplyInvalid(message, server=self._spec.name))
@@ -235,15 +230,12 @@ class Child:
         if await exits_within(self._process, EXIT_WATCH):
             with anyio.move_on_after(LAST_WORDS):
                 await self._said_all.wait()
-        return Setback(reason=how_it_ended(self._process) + self._last_words(), hint="its stderr says more")
-
-    def _last_words(self) -> str:
+        ended = how_it_ended(self._process)
         lines = self._lifeline.stderr.text(2000).strip().splitlines()
-        if lines:
-            return f"; it last said: {readable(lines[-1])}"
-        if self._junk:
-            return f"; it wrote {self._junk_count} lines that are not MCP, such as: {self._junk[-1]}"
-        return ""
+        if lines or not self._lifeline.strays:
+            said = f"; it last said: {readable(lines[-1])}" if lines else ""
+            return Setback(reason=ended + said, hint="its stderr says more")
+        return Setback(reason=ended + self._lifeline.strays_told(), hint=STRAYS_HINT)
 
     async def _close(self, setback: Setback) -> None:
         if not self._stopped:

@@ -186,7 +186,7 @@ class Transport(StreamableHTTPTransport):
             message = JSONRPCError(jsonrpc="2.0", id=request, error=as_reply(error))
         elif isinstance(message, JSONRPCError) and message.id is None and request is not None:
             message = JSONRPCError(jsonrpc="2.0", id=request, error=message.error)
-        if isinstance(message, JSONRPCNotification) and self._talks.of(request) and request is not None:
+        if isinstance(message, JSONRPCNotification) and request is not None and self._talks.of(request):
             # Only here is it known which request it belongs to.
             self._talks.notice(message.method, message.params, self.tasks.start_soon, of=request)
             return False

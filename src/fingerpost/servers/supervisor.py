@@ -17,16 +17,16 @@ from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
-from fingerpost.errors import FingerpostError
+from fingerpost.errors import FingerpostError, ServerUnavailable
 from fingerpost.events import EventSink, ToolDropped
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, Listing, ServerSpec, ServerState
-from fingerpost.servers.backoff import wait_before
+from fingerpost.servers.backoff import STEADY_SECONDS, Backoff, wait_before
 from fingerpost.servers.connection import Connection
-from fingerpost.servers.failures import from_exception, is_loss, setback_of
+from fingerpost.servers.failures import SessionLost, from_exception, is_loss, setback_of
 from fingerpost.servers.heartbeat import keep_probing
 from fingerpost.servers.isolated import Isolated
-from fingerpost.servers.lifeline import Lifeline, Pace, Setback
+from fingerpost.servers.lifeline import STRAYS_HINT, Lifeline, Pace, Setback
 from fingerpost.servers.materials import CHANGED, Kind, Shelf
 from fingerpost.servers.opening import Surroundings, open_connection
 from fingerpost.servers.own_era import OwnEra
@@ -36,7 +36,6 @@ from fingerpost.servers.watches import Watches
 
 logger = logging.getLogger("fingerpost.servers")
 
-STEADY_SECONDS = 30.0  # a connection that held this long was a good one: waits start small again
 DEBOUNCE_SECONDS = 0.1  # a server that adds ten tools says so ten times
 SUBSCRIBE_SECONDS = 0.5  # a slow subscription does not delay readiness; the list is then read twice
 DROPPED_EVENTS = 100  # of one listing; the status counts them all
@@ -50,7 +49,7 @@ class Shared:
     events: EventSink
     around: Surroundings
     changed: Callable[[str], None]
-    heard: Callable[[str, str, JsonObject], None]
+    heard: Callable[[str, str, JsonObject, str | None], None]
     study: Callable[[Listing], Awaitable[None]]  # before a listing is shown
 
 
@@ -71,6 +70,7 @@ class Supervisor:
         self.connection: Connection | None = None
         self.started = False
         self.shut = False  # switched off by a person while we run
+        self._forgotten = False  # the last connection ended because the server did not know it any more
         self._stale = anyio.Event()
         self._list_begun = False
         self._listing_lock = anyio.Lock()
@@ -95,6 +95,13 @@ class Supervisor:
         """Whether there is a connection of which nobody knows yet that it is over."""
         return self.connection is not None and self.connection.lifeline.setback is None
 
+    def unavailable(self) -> ServerUnavailable:
+        """Why nothing can be asked of it now."""
+        error = self.standing.unavailable()
+        if self._forgotten and self.standing.state is ServerState.DOWN:
+            return SessionLost(str(error), server=self.spec.name, hint=error.hint)
+        return error
+
     @property
     def tool_count(self) -> int:
         """How many tools it listed last."""
@@ -104,20 +111,20 @@ class Supervisor:
 
     async def run(self) -> None:
         """Keep the server connected until this task is cancelled."""
-        failures = 0
+        backoff = Backoff(longest=self._limits.reconnect_max)
         reason: str | None = None
         while True:
             began = anyio.current_time()
-            self.standing.move(ServerState.CONNECTING, reason, attempts=failures)
+            self.standing.move(ServerState.CONNECTING, reason, attempts=backoff.failures)
             setback = await self._attempt()
             self.connection = None
             self.own_era.close()
-            failures = 1 if anyio.current_time() - began >= STEADY_SECONDS else failures + 1
-            delay = wait_before(failures, pace=setback.pace, longest=self._limits.reconnect_max)
+            delay = backoff.after(setback.pace, began=began, now=anyio.current_time())
             reason = setback.reason
+            self._forgotten = setback.pace is Pace.NOW
             if delay > 0:
                 self.standing.move(
-                    ServerState.DOWN, reason, hint=setback.hint, retry_in=delay, attempts=failures
+                    ServerState.DOWN, reason, hint=setback.hint, retry_in=delay, attempts=backoff.failures
                 )
                 await anyio.sleep(delay)
 
@@ -140,8 +147,11 @@ class Supervisor:
                     return lifeline.setback or Setback(reason="the connection ended")
             except Exception as error:  # noqa: BLE001 - whatever a server or the library does to us ends here
                 return self._explain(error, lifeline)
-        reason = f"no answer within {seconds:g} s" + self.standing.last_words()
-        return Setback(reason=reason, hint="give it a longer connect_timeout if it is only slow")
+        hint = "give it a longer connect_timeout if it is only slow"
+        if lifeline.strays:
+            reason = f"no answer within {seconds:g} s{lifeline.strays_told()}"
+            return Setback(reason=reason, hint=f"{STRAYS_HINT}; {hint}")
+        return Setback(reason=f"no answer within {seconds:g} s{self.standing.last_words()}", hint=hint)
 
     def _explain(self, error: Exception, lifeline: Lifeline) -> Setback:
         if lifeline.setback is not None:
@@ -244,14 +254,14 @@ class Supervisor:
 
     # -- telling ------------------------------------------------------------------------------------
 
-    def _hear(self, method: str, params: JsonObject) -> None:
-        """A notification that belongs to no request."""
+    def _hear(self, method: str, params: JsonObject, caller: str | None) -> None:
+        """A notification that belongs to no request; for this caller alone where one is named."""
         if method == "notifications/tools/list_changed":
             self._stale.set()
         elif (kind := CHANGED.get(method)) is not None:
             self.shelf.mark(kind)
         else:
-            self._shared.heard(self.spec.name, method, _without_our_id(params))
+            self._shared.heard(self.spec.name, method, _without_our_id(params), caller)
 
     def _mark_all_stale(self, connection: Connection) -> None:
         self._stale.set()
@@ -260,7 +270,7 @@ class Supervisor:
                 self.shelf.mark(kind)
 
     def _materials_changed(self, kind: Kind) -> None:
-        self._shared.heard(self.spec.name, f"notifications/{kind}/list_changed", {})
+        self._shared.heard(self.spec.name, f"notifications/{kind}/list_changed", {}, None)
 
     def _take(self, listing: Listing) -> None:
         known = self.listing.dropped if self.listing is not None else ()

@@ -2,14 +2,19 @@
 
 Progress, log messages and questions belong to the caller of that one request.
 Where a transport does not say which request that is, it is only guessed when
-there is no choice: a question put to the wrong person is worse than none.
+there is no choice: a question put to the wrong person is worse than none. For
+that a request lives on for a while after we have done with it, because the server
+may not have: one that nobody waits for any longer is often still being worked on,
+and what was said before an answer may come behind it, where it travels another way.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import ExitStack
 from typing import Any, Protocol, cast
 
 import anyio
@@ -34,7 +39,16 @@ EVERYBODYS = frozenset(
 QUESTIONS = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
 WAITING_NOTICES = 1000  # for a caller who reads slower than the server writes; the oldest go first
 FLUSH_SECONDS = 5.0  # for notices that came before the result
+GIVEN_UP_SECONDS = 300.0  # how long a server may be at work on what it never answered
+ANSWERED_SECONDS = 5.0  # how late something may come that was said before an answer
+MOST_LATELY = 1000  # callers
 
+AMBIGUOUS = (
+    "%s: %s names no request and may be about any of %d callers; nobody was asked. "
+    "Set isolate = true for this server to give each caller a connection of their own"
+)
+
+Outside = Callable[[str, JsonObject, str | None], None]
 Spawn = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
 
 
@@ -59,10 +73,11 @@ class Talk:
         self.request = request
         self.scope: anyio.CancelScope | None = None  # cancelled when the connection is gone
         self.lost = False
+        self.answered = False  # by the server
         self._server = server
         self._caller = passage.caller if passage is not None else None
         self._on_progress = on_progress
-        self._clock = clock or Clock()
+        self.clock = clock or Clock()
         self._notices: deque[tuple[str, JsonObject]] = deque(maxlen=WAITING_NOTICES)
         self._pumping: anyio.CancelScope | None = None
         self._quiet: anyio.Event | None = None
@@ -132,18 +147,21 @@ class Talk:
         if self.scope is not None:
             self.scope.cancel()
 
-    def close(self) -> None:
-        """The request is over: nobody waits for what is left."""
+    def close(self) -> tuple[tuple[str, JsonObject], ...]:
+        """The request is over. What is left, its caller has not heard."""
+        if self._pumping is None:
+            return ()
+        left = tuple(self._notices)
         self._notices.clear()
-        if self._pumping is not None:
-            self._pumping.cancel()
+        self._pumping.cancel()
+        return left
 
     # -- what the server asks -----------------------------------------------------------------------
 
     async def answer(self, method: str, params: JsonObject) -> JsonObject:
         """The caller's answer to a question of the server. Raises `MCPError` for the server."""
         try:
-            return await put_question(self._server, self._caller, method, params, self._clock)
+            return await put_question(self._server, self._caller, method, params, self.clock)
         except ToolFailed as error:
             raise MCPError(error.code, str(error), error.data) from error
         except FingerpostError as error:
@@ -170,10 +188,15 @@ async def put_question(
 class Talks:
     """The requests under way on one connection."""
 
-    def __init__(self, server: str, outside: Callable[[str, JsonObject], None]) -> None:
+    def __init__(self, server: str, outside: Outside, *, now: Callable[[], float] = time.monotonic) -> None:
+        """`outside` is told of what belongs to no request, and to whom alone it may be told."""
         self._server = server
-        self._outside = outside  # told of what belongs to no request
+        self._outside = outside
+        self._now = now
         self._open: dict[RequestId, Talk] = {}
+        # Callers whose requests are over for us, and until when they may be meant.
+        self._given_up: dict[str | None, float] = {}
+        self._answered: dict[str | None, float] = {}
         self._ours: dict[RequestId, Talk] = {}  # on our own behalf: what a server asks is not about them
 
     def __len__(self) -> int:
@@ -183,36 +206,75 @@ class Talks:
         (self._ours if ours else self._open)[talk.request] = talk
 
     def close(self, talk: Talk) -> None:
-        self._open.pop(talk.request, None)
+        if self._open.pop(talk.request, None) is not None:
+            self._remember(talk)
         self._ours.pop(talk.request, None)
-        talk.close()
+        for method, params in talk.close():
+            if method == LOG and talk.caller_key is not None:
+                self._outside(LOG, params, talk.caller_key)
+
+    def _remember(self, talk: Talk) -> None:
+        lately, seconds = self._given_up, GIVEN_UP_SECONDS
+        if talk.answered:
+            lately, seconds = self._answered, ANSWERED_SECONDS
+        now = self._now()
+        lately[talk.caller_key] = now + seconds
+        if len(lately) > MOST_LATELY:
+            for caller in [caller for caller, until in lately.items() if until <= now]:
+                del lately[caller]
 
     def abandon(self) -> None:
         """The connection is gone, and with it whatever was asked on it."""
         for talk in (*self._open.values(), *self._ours.values()):
             talk.abandon()
 
-    def of(self, request: RequestId | None) -> Talk | None:
-        """The talk of this request; without one, the only talk there is."""
-        if request is not None:
-            return self._open.get(coerce_request_id(request))
-        return next(iter(self._open.values())) if len(self._open) == 1 else None
+    def of(self, request: RequestId) -> Talk | None:
+        """The talk of this request."""
+        return self._open.get(coerce_request_id(request))
+
+    def _may_be_meant(self, *, answered: bool) -> set[str | None]:
+        """The callers whom something that names no request may be about, be it one that was answered."""
+        now = self._now()
+        callers = {talk.caller_key for talk in self._open.values()}
+        callers |= {caller for caller, until in self._given_up.items() if until > now}
+        if answered:
+            callers |= {caller for caller, until in self._answered.items() if until > now}
+        return callers
+
+    def _of(self, caller: str | None) -> list[Talk]:
+        """The requests of this caller, the latest first."""
+        return [talk for talk in reversed(self._open.values()) if talk.caller_key == caller]
 
     def notice(
         self, method: str, params: Mapping[str, Any] | None, spawn: Spawn, *, of: RequestId | None
     ) -> None:
         """Bring a notification to whom it concerns, without waiting for them.
 
-        A log message while several callers' requests run may be about any of them: told to all, it
-        would tell each of the others' affairs. It is told to nobody.
+        A log message that may be about several callers' requests would tell each of the others'
+        affairs: it is told to nobody.
         """
         talk = self._concerned(method, params or {}, of)
         if talk is not None:
             talk.push(method, params or {}, spawn)
-        elif method == LOG and self._open:
-            logger.debug("%s: a log message names none of %d requests", self._server, len(self._open))
+        elif method == LOG:
+            self._log(params or {}, spawn)
         else:
             self.tell_outside(method, params or {})
+
+    def _log(self, params: JsonObject, spawn: Spawn) -> None:
+        """A log message that names no request under way."""
+        callers = self._may_be_meant(answered=True)
+        if not callers:
+            self.tell_outside(LOG, params)
+            return
+        if len(callers) > 1:
+            logger.debug("%s: a log message may be about %d callers", self._server, len(callers))
+            return
+        [caller] = callers
+        if talks := self._of(caller):
+            talks[0].push(LOG, params, spawn)
+        elif caller is not None:
+            self._outside(LOG, params, caller)
 
     async def take_notice(self, method: str, params: JsonObject, talk: Talk) -> None:
         """A notification that came on the request's own stream: wait until its caller has it."""
@@ -223,20 +285,13 @@ class Talks:
 
     def tell_outside(self, method: str, params: JsonObject) -> None:
         if method not in (PROGRESS, "notifications/cancelled"):
-            self._outside(method, params)
+            self._outside(method, params, None)
 
     def _concerned(self, method: str, params: Mapping[str, Any], of: RequestId | None) -> Talk | None:
         if method == PROGRESS:
             token = as_request_id(params.get("progressToken"))
-            return None if token is None else self._open.get(coerce_request_id(token))
-        if method == LOG:
-            return self.of(of) or (self._of_the_only_caller() if of is None else None)
+            return None if token is None else self.of(token)
         return self.of(of) if of is not None and method not in EVERYBODYS else None
-
-    def _of_the_only_caller(self) -> Talk | None:
-        """The latest request, where all are of one caller."""
-        callers = {talk.caller_key for talk in self._open.values()}
-        return next(reversed(self._open.values())) if len(callers) == 1 and None not in callers else None
 
     async def question(
         self, method: str, params: Mapping[str, Any] | None, *, of: RequestId | None
@@ -244,11 +299,27 @@ class Talks:
         """Answer a request of the server. Raises `MCPError`."""
         if method == "ping":
             return {}
-        talk = self.of(of)
-        if talk is None and method in QUESTIONS and self._open:
+        talks = self._asked_about(method, of)
+        with ExitStack() as stopped:
+            for other in talks[1:]:  # which of them it is about, nobody knows
+                stopped.enter_context(other.clock.stopped())
+            return cast("dict[str, Any]", await talks[0].answer(method, params or {}))
+
+    def _asked_about(self, method: str, of: RequestId | None) -> list[Talk]:
+        """The requests this question may be about, all of one caller, the latest first."""
+        nobody = [Talk(self._server, 0)]
+        if of is not None:
+            talk = self.of(of)
+            return nobody if talk is None else [talk]
+        callers = self._may_be_meant(answered=False)  # who has a question does not answer before
+        if method not in QUESTIONS or not callers:
+            return nobody
+        if len(callers) > 1:
+            logger.warning(AMBIGUOUS, self._server, method, len(callers))
             message = (
-                f"{method} cannot be answered: {len(self._open)} requests run, and it names none of them"
+                f"{method} cannot be answered: it names no request, and those of {len(callers)} callers run "
+                "or were given up lately"
             )
             raise MCPError(METHOD_NOT_FOUND, message)
-        talk = talk or Talk(self._server, 0)
-        return cast("dict[str, Any]", await talk.answer(method, params or {}))
+        [caller] = callers
+        return self._of(caller) or nobody

@@ -49,6 +49,10 @@ NAMES: dict[str, str] = {
     "connect_timeout": "connect_timeout",
     "connectTimeout": "connect_timeout",
     "startup_timeout_sec": "connect_timeout",
+    # Of ours alone, but who knows them from fingerpost.toml writes them here as well.
+    "isolate": "isolate",
+    "prefix": "prefix",
+    "forward_authorization": "forward_authorization",
 }
 # Read by other rules than renaming.
 SPECIAL = frozenset({"disabled", "env_vars", "bearer_token_env_var", "env_http_headers"})
@@ -235,13 +239,21 @@ def _repeated(document: Document) -> Iterator[Problem]:
 
 def no_servers(document: Document) -> Problem:
     """What to say about a file in which no place for servers was found."""
-    near = nearest("mcpServers", document.values, cutoff=0.75)
     fix = 'the servers stand in {"mcpServers": {"name": {"command": "…"}}}'
+    if (place := _misused_place(document)) is not None:
+        message = "must be an object with each server under its name"
+        return Problem(message=message, fix=fix, path=dotted(place), origin=document.origin(place))
+    near = nearest("mcpServers", document.values, cutoff=0.75)
     return Problem(
         message="holds no servers",
         fix=f"did you mean mcpServers instead of {near}?" if near else fix,
         origin=document.origin((near,) if near else ()),
     )
+
+
+def _misused_place(document: Document) -> KeyPath | None:
+    """A name servers stand under, with something else under it."""
+    return next((path for path in PLACES if len(path) == 1 and path[0] in document.values), None)
 
 
 def _not_a_table(document: Document, path: KeyPath) -> Problem:

@@ -110,7 +110,9 @@ def parse_toml(text: str, shown_as: str, folder: Path) -> Document | Problem:
         place = _TOML_PLACE.search(str(error))
         line = int(place["line"]) if place and place["line"] else text.rstrip().count("\n") + 1
         message = _TOML_PLACE.sub("", str(error))
-        return _problem(shown_as, line, f"is not valid TOML: {_lower(message)}", _toml_fix(message))
+        return _problem(
+            shown_as, line, f"is not valid TOML: {_lower(message)}", _toml_fix(message, text, line)
+        )
     lines = toml_lines(text.replace("\r\n", "\n"))
     return Document(file=shown_as, folder=folder, values=values, lines=lines)
 
@@ -124,7 +126,8 @@ def parse_json(text: str, shown_as: str, folder: Path) -> Document | Problem:
         values: object = json.loads(plain, parse_constant=_refuse)
     except json.JSONDecodeError as error:
         fix = _JSON_FIXES.get(error.msg, "check the brackets, commas and quotes around this line")
-        return _problem(shown_as, error.lineno, f"is not valid JSON: {_lower(error.msg)}", fix)
+        message = _lower(error.msg).replace("\\", "")
+        return _problem(shown_as, error.lineno, f"is not valid JSON: {message}", fix)
     except ValueError as error:
         return _problem(shown_as, 1, f"is not valid JSON: {error}", "write numbers that JSON knows")
     entries = table(values)
@@ -143,16 +146,30 @@ _JSON_FIXES = {
     "Extra data": "remove what stands after the last }",
     "Unterminated string starting at": "close the text with a double quote",
     "Invalid control character at": "a text ends on the line it starts on; write \\n for a line break",
-    "Invalid \\escape": "write a backslash as \\\\, as in C:\\\\tools",
+    # Without showing a backslash: where terminals are protected from control characters it would be doubled.
+    "Invalid \\escape": "write every backslash twice, or / instead, as in C:/tools/x.cmd",
 }
 
 
-def _toml_fix(message: str) -> str:
+def _toml_fix(message: str, text: str, line: int) -> str:
     if message.startswith(("Cannot overwrite", "Cannot declare", "Cannot mutate")):
         return "each name may be given once; remove one of the two"
-    if message.startswith(("Invalid value", "Unclosed", "Unescaped")):
-        return 'write text in quotes ("auto"), numbers and true/false without'
+    if message.startswith("Unclosed array"):
+        return "put a ] behind the last entry of the list, and commas between them"
+    if message.startswith("Unclosed inline table"):
+        return "put a } behind the last entry, on the same line"
+    if message.startswith(("Unescaped", "Invalid hex value")):
+        return "write text with backslashes in single quotes, or / instead, as in 'C:/tools/x.cmd'"
+    in_quotes = 'write text in quotes ("auto"), numbers and true/false without'
+    if message.startswith("Invalid value"):
+        return f"{in_quotes}, and close a list with ]" if _follows_a_list(text, line) else in_quotes
     return 'write `name = value`, with text in quotes: mode = "auto"'
+
+
+def _follows_a_list(text: str, line: int) -> bool:
+    """Whether the line before looks as if a list went on: what is wrong may be that it was not closed."""
+    before = [row.partition("#")[0].strip() for row in text.splitlines()[: line - 1]]
+    return next((row for row in reversed(before) if row), "").endswith((",", "["))
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -16,6 +16,7 @@ from pathlib import Path
 from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
 from fingerpost.records import ServerSpec
+from fingerpost.settings.checks import flaws
 from fingerpost.settings.client_files import Draft, find_entries, no_servers, read_drafts
 from fingerpost.settings.document import Document, read_document, table
 from fingerpost.settings.environment import SERVERS_FILE, Given, from_environment
@@ -138,6 +139,8 @@ def _gather(sources: Sources) -> _Gathered:
     gathered.problems += problems
     if settings is not None and settings.store.url:
         remember_url(settings.store.url)
+    if settings is not None:
+        gathered.problems += (where.problem(flaw.path, flaw.message, flaw.fix) for flaw in flaws(settings))
     documents: Mapping[str, Document] = {}
     if settings is not None:
         settings, documents = _with_profiles(sources, settings, where, document, gathered)

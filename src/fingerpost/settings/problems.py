@@ -98,7 +98,8 @@ def shown(value: object, path: KeyPath = ()) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     text = scrub(value) if isinstance(value, str) else str(value)
-    text = repr(text) if isinstance(value, str) else text
+    # A path of Windows stays as it was written.
+    text = repr(text).replace("\\\\", "\\") if isinstance(value, str) else text
     return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}…"
 
 

@@ -8,10 +8,17 @@ or are in every shell are left out: masking them would make logs unreadable and 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from urllib.parse import unquote, urlsplit
 
-from fingerpost.redaction import names_secret, remember, scrub
+from fingerpost.redaction import (
+    holds_secret_header,
+    names_secret,
+    names_secret_setting,
+    remember,
+    remember_setting,
+    scrub,
+)
 from fingerpost.settings.document import items, table
 from fingerpost.settings.problems import KeyPath
 from fingerpost.settings.variables import Taken
@@ -20,7 +27,6 @@ _PLAIN_WORD = re.compile(r"[A-Za-z]{1,15}")
 _ORDINARY_NAME = re.compile(
     r"(?:.*_)?(?:HOME|.*PATH|.*DIR|ROOT|HOST|REGION)|USER|LOGNAME|PWD|SHELL|LANG|TERM|USERPROFILE|APPDATA"
 )
-_AUTH_SCHEME = re.compile(r"^(?:Bearer|Basic|Token)\s+", re.IGNORECASE)
 
 
 def remember_taken(key: str, taken: Iterable[Taken]) -> bool:
@@ -40,28 +46,40 @@ def _is_secret(key: str, taken: Taken) -> bool:
 
 def remember_literals(entry: Mapping[str, object]) -> None:
     """Values that are written out in a server entry and say by their name that they are secret."""
-    for _, value in literal_secrets(entry):
-        remember(value)
-        remember(_AUTH_SCHEME.sub("", value))
+    for name, _, value in _named_secrets(entry):
+        remember_setting(name, value)
     if isinstance(url := entry.get("url"), str):
         remember_url(url)
 
 
 def literal_secrets(entry: Mapping[str, object]) -> Iterator[tuple[KeyPath, str]]:
     """Secrets written out in an entry, with the place of each; a reference to a variable is none."""
-    for section in ("env", "headers", "oauth"):
+    for _, path, value in _named_secrets(entry):
+        yield path, value
+
+
+def _named_secrets(entry: Mapping[str, object]) -> Iterator[tuple[str, KeyPath, str]]:
+    """The name by which it is one, its place, and the secret itself."""
+    for section, is_secret in _NAMED.items():
         for key, value in (table(entry.get(section)) or {}).items():
-            if names_secret(key) and _is_literal(value):
-                yield (section, key), str(value)
+            if is_secret(key) and _is_literal(value):
+                yield key, (section, key), str(value)
     args = items(entry.get("args"))
     for number, word in enumerate(args):
         name, equals, value = str(word).partition("=")
-        if not name.startswith("-") or not names_secret(name):
+        if not name.startswith("-") or not names_secret_setting(name):
             continue
         if equals and _is_literal(value):
-            yield ("args", number), value
+            yield name, ("args", number), value
         elif not equals and _is_literal(following := next(iter(args[number + 1 :]), "")):
-            yield ("args", number + 1), str(following)
+            yield name, ("args", number + 1), str(following)
+
+
+_NAMED: dict[str, Callable[[str], bool]] = {
+    "env": names_secret_setting,
+    "headers": holds_secret_header,
+    "oauth": names_secret,
+}
 
 
 def written_secrets(entry: Mapping[str, object]) -> tuple[KeyPath, ...]:

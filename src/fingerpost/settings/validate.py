@@ -27,6 +27,8 @@ S = TypeVar("S", bound=Section)
 # Whose settings a file of its own, or one entry, holds.
 _OF: Final[Mapping[type[Section], str]] = {ServerSettings: " of a server", ProfileSettings: " of a profile"}
 
+_TRANSPORTS: Final = 'a url takes "http" or "sse", a command "stdio"; servers are reached in no other way'
+
 
 @frozen(kw_only=False)
 class Whereabouts:
@@ -81,8 +83,11 @@ def _explain(
     if detail["type"] == "missing" or field is None:
         return where.problem(path, "is missing", f"add {_example(full, field, where.origin(path))}")
     wanted = expected(field) if _is_field(model, path) else "text"
-    message = f"must be {wanted}, not {shown(_at(values, path), full)}"
-    return where.problem(path, message, f"write {_example(full, field, where.origin(path))}")
+    value = _at(values, path)
+    message = f"must be {wanted}, not {shown(value, full)}"
+    if (model, path) == (ServerSettings, ("transport",)):
+        return where.problem(path, message, _TRANSPORTS)
+    return where.problem(path, message, f"write {_example(full, field, where.origin(path), given=value)}")
 
 
 def _unknown_name(model: type[Section], path: KeyPath) -> tuple[str, str]:
@@ -146,10 +151,12 @@ def _at(values: object, path: KeyPath) -> object:
     return values
 
 
-def _example(path: KeyPath, field: FieldInfo | None, origin: Origin) -> str:
-    """The setting as it could be written where it was written."""
+def _example(path: KeyPath, field: FieldInfo | None, origin: Origin, *, given: object = None) -> str:
+    """The setting as it could be written where it was written; a switch as it was meant."""
     names = tuple(part for part in path if isinstance(part, str))
     value = _sample(field)
+    if field is not None and without_none(field.annotation) is bool:
+        value = _MEANT.get(str(given).strip().lower(), value)
     if origin.kind == "environment":
         known = [leaf for leaf in leaves() if leaf.path == names]
         name = variable_of(names) if known else origin.name
@@ -177,4 +184,8 @@ def _sample(field: FieldInfo | None) -> str:
     return _SAMPLES.get(kind, '"…"')
 
 
+_MEANT: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("true", "yes", "on", "1", "enabled", "y"), "true"),
+    **dict.fromkeys(("false", "no", "off", "0", "disabled", "n", "none"), "false"),
+}
 _SAMPLES: dict[Any, str] = {bool: "true", int: "10", float: "1.5"}

@@ -91,6 +91,26 @@ class Approvals:
             ]
         )
 
+    async def last_word(
+        self, call_fingerprint: str, *, conversation: str | None, caller: str | None, since: datetime
+    ) -> Pending | None:
+        """What was decided last, since then, about this very call of this asker."""
+        query = (
+            select(approvals)
+            .where(
+                approvals.c.decided_at >= since,
+                approvals.c.record.contains(call_fingerprint, autoescape=True),
+            )
+            .order_by(approvals.c.decided_at.desc())
+        )
+        asker = (call_fingerprint, conversation, caller)
+
+        def find(connection: Connection) -> Pending | None:
+            words = (_pending(row, since) for row in connection.execute(query))
+            return next((word for word in words if _asked(word) == asker), None)
+
+        return await self._database.read(find)
+
     async def decide(
         self,
         pending_id: str,
@@ -141,18 +161,15 @@ def _ask_one(connection: Connection, question: _Question) -> Pending:
     alike = approvals.c.record.contains(asked.call_fingerprint, autoescape=True)
     for row in connection.execute(_waiting(question.now).where(alike)):
         waiting = _pending(row, question.now)
-        if _asks_same(waiting, asked):
+        if _asked(waiting) == _asked(asked):
             return waiting
     _add(connection, [asked])
     return asked
 
 
-def _asks_same(one: Pending, other: Pending) -> bool:
-    return (one.call_fingerprint, one.conversation, one.caller) == (
-        other.call_fingerprint,
-        other.conversation,
-        other.caller,
-    )
+def _asked(pending: Pending) -> tuple[str, str | None, str | None]:
+    """What was asked for, where and by whom: who asks the same asks again."""
+    return (pending.call_fingerprint, pending.conversation, pending.caller)
 
 
 def _waiting(now: datetime) -> Select[Any]:

@@ -147,9 +147,18 @@ class AuditTrail:
             rows=connection.execute(select(func.count()).select_from(audit)).scalar_one(),
             intact=broken is None,
             first_bad=broken.seq if broken else None,
-            reason=broken.reason if broken else None,
+            reason=self._reason(broken) if broken else None,
             head=check.hash,
             anchors=len(anchors),
+        )
+
+    def _reason(self, broken: Break) -> str:
+        """A new database does not forget an old anchor by itself: whoever replaced it must say so."""
+        if not broken.by_anchor:
+            return broken.reason
+        return (
+            f"{broken.reason}. Only if you put a new database here yourself: "
+            f"move {self._anchor.path} away as you did with the old one"
         )
 
 

@@ -77,6 +77,7 @@ class Break:
 
     seq: int
     reason: str
+    by_anchor: bool = False  # the chain itself may hold: it is another than the anchor file remembers
 
 
 class ChainCheck:
@@ -98,7 +99,7 @@ class ChainCheck:
         if found.hash != hash_of(fact, found.prev_hash):
             return Break(expected, f"row {expected} was changed after it was written")
         if self._anchors.get(expected, _ANY) - {found.hash}:
-            return Break(expected, f"row {expected} is not the one the anchor file remembers")
+            return Break(expected, f"row {expected} is not the one the anchor file remembers", by_anchor=True)
         self.seq, self.hash = expected, found.hash
         return None
 
@@ -106,9 +107,8 @@ class ChainCheck:
         """The rows are over: is that where the chain should end?"""
         newest = max(self._anchors, default=0)
         if newest > self.seq:
-            return Break(
-                self.seq + 1, f"rows after {self.seq} are missing: the anchor file remembers row {newest}"
-            )
+            reason = f"rows after {self.seq} are missing: the anchor file remembers row {newest}"
+            return Break(self.seq + 1, reason, by_anchor=True)
         if head is None:
             return Break(self.seq + 1, "the record of the chain's head is missing")
         if head != (self.seq, self.hash):

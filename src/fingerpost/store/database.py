@@ -9,6 +9,7 @@ reader that asks for "everything after row n" never misses one.
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import time
@@ -21,12 +22,14 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
 from fingerpost.errors import StoreUnavailable
-from fingerpost.store.faults import explain
+from fingerpost.store.faults import explain, outline
 from fingerpost.store.locations import Location
 from fingerpost.store.migrations import migrate
 from fingerpost.store.rows import quickly
 
 R = TypeVar("R")
+
+logger = logging.getLogger("fingerpost.store")
 
 READERS = 4
 _WRITES = "fingerpost_writes"
@@ -50,7 +53,7 @@ class Database:
             database = cls(make(location, lock_wait), location)
             database._migrate()
         except (DBAPIError, OSError) as error:
-            raise explain(error, location.label) from error
+            raise explain(error, location) from error
         return database
 
     def _migrate(self) -> None:
@@ -77,7 +80,8 @@ class Database:
                     connection.execution_options(isolation_level="REPEATABLE READ")
                 return query(connection)
         except DBAPIError as error:
-            raise explain(error, self.location.label) from error
+            logger.warning("%s", explain(error, self.location))
+            raise outline(error, self.location) from error
 
     def close(self) -> None:
         self._engine.dispose()

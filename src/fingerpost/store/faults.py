@@ -5,10 +5,14 @@ Nothing above the store ever sees an error of SQLite, psycopg or SQLAlchemy.
 
 from __future__ import annotations
 
+import errno
+import shutil
+
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, StatementError
 
 from fingerpost.errors import StoreUnavailable
 from fingerpost.redaction import scrub
+from fingerpost.store.locations import Location
 
 _LOCKED = (
     "is locked by another program",
@@ -16,7 +20,7 @@ _LOCKED = (
 )
 _DAMAGED = (
     "is damaged or not a database",
-    "Move the file away to start afresh, or restore it from a backup.",
+    "Move the file away to start afresh, together with its anchor {anchor}, or restore it from a backup.",
 )
 _FULL = ("cannot be written: the disk is full", "Free some space; the store goes on by itself.")
 _UNWRITABLE = (
@@ -65,26 +69,56 @@ def cause_of(error: BaseException) -> BaseException:
     return error.orig if isinstance(error, StatementError) and error.orig is not None else error
 
 
-def explain(error: BaseException, label: str) -> StoreUnavailable:
-    """The error for people."""
+def explain(error: BaseException, location: Location) -> StoreUnavailable:
+    """The error for whoever runs this: which database it is, and what it said."""
     if isinstance(error, StoreUnavailable):
         return error
-    cause = cause_of(error)
-    what, hint = _meaning(cause)
-    reason = scrub(" ".join(str(cause).split()))[:300]
-    return StoreUnavailable(f"the database {label} {what} ({reason})", hint=hint)
+    what, hint = _meaning(cause_of(error), location)
+    message = f"the database {location.label} {what} ({_reason(error)})"
+    return StoreUnavailable(message, hint=hint.format(anchor=location.anchor))
 
 
-def _meaning(cause: BaseException) -> tuple[str, str]:
+def outline(error: BaseException, location: Location) -> StoreUnavailable:
+    """The error for whoever asked for something: where the database is may be no business of theirs."""
+    if isinstance(error, StoreUnavailable):
+        return error
+    what, hint = _meaning(cause_of(error), location)
+    reason = "" if what in _SAY_ENOUGH else f" ({_reason(error)})"
+    return StoreUnavailable(f"the database {what}{reason}", hint=hint.format(anchor=location.anchor.name))
+
+
+# What the database itself says of these names files or hosts.
+_SAY_ENOUGH = frozenset({_FULL[0], _UNREACHABLE[0]})
+
+
+def _reason(error: BaseException) -> str:
+    return scrub(" ".join(str(cause_of(error)).split()))[:300]
+
+
+def _meaning(cause: BaseException, location: Location) -> tuple[str, str]:
     if isinstance(cause, OSError):
-        return _UNWRITABLE
+        return _FULL if cause.errno in (errno.ENOSPC, errno.EDQUOT) else _UNWRITABLE
     name: str | None = getattr(cause, "sqlite_errorname", None)
     if name is not None:
         # SQLITE_IOERR_WRITE says more than SQLITE_IOERR, but asks for the same remedy.
-        return _SQLITE.get("_".join(name.split("_")[:2]), _REFUSED)
+        found = _SQLITE.get("_".join(name.split("_")[:2]), _REFUSED)
+        return _FULL if found is _UNWRITABLE and _is_full(location) else found
     if type(cause).__module__.startswith("psycopg"):
         state: str | None = getattr(cause, "sqlstate", None)
         if state is None:  # the server never answered
             return _UNREACHABLE
         return _POSTGRESQL.get(state) or _POSTGRESQL.get(state[:2]) or _REFUSED
     return _REFUSED
+
+
+def _is_full(location: Location) -> bool:
+    """SQLite calls it an I/O error when there is no room for its log or its shared memory."""
+    if location.file is None:
+        return False
+    try:
+        return shutil.disk_usage(location.file.parent).free < _ROOM
+    except OSError:
+        return False
+
+
+_ROOM = 64 * 1024  # less than SQLite needs to open a database

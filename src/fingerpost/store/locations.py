@@ -17,9 +17,9 @@ from sqlalchemy.exc import ArgumentError
 from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
 from fingerpost.redaction import scrub
+from fingerpost.settings.checks import STORE_HINT, bad_store_url
 
 DATABASE_FILE = "fingerpost.db"
-_HINT = "Use sqlite:///path/to/file.db or postgresql://user@host/database."
 
 
 @frozen
@@ -44,26 +44,18 @@ def locate(url: str | None = None, *, anchor: Path | None = None) -> Location:
 
 
 def _from_url(text: str) -> Location:
+    if (reason := bad_store_url(text)) is not None:
+        raise ConfigError(reason, hint=STORE_HINT)
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
         message = "the store's URL cannot be read"  # without the URL: it may hold a password
-        raise ConfigError(message, hint=_HINT) from None
-    match url.get_backend_name():
-        case "sqlite":
-            return _sqlite(_file_of(url))
-        case "postgresql" | "postgres":
-            return _postgresql(url)
-        case other:
-            message = f"the store cannot be kept in {other!r}"
-            raise ConfigError(message, hint=_HINT)
+        raise ConfigError(message, hint=STORE_HINT) from None
+    return _sqlite(_file_of(url)) if url.get_backend_name() == "sqlite" else _postgresql(url)
 
 
 def _file_of(url: URL) -> Path:
-    if url.database in (None, "", ":memory:"):
-        message = "the store needs a file: a database in memory would forget what it acknowledged"
-        raise ConfigError(message, hint=_HINT)
-    return Path(url.database).expanduser().absolute()
+    return Path(url.database or "").expanduser().absolute()
 
 
 def _sqlite(file: Path) -> Location:

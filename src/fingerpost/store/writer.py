@@ -32,7 +32,7 @@ from fingerpost.errors import StoreUnavailable
 from fingerpost.frozen import frozen
 from fingerpost.store.backlog import Backlog, Job, Loss
 from fingerpost.store.database import Database
-from fingerpost.store.faults import cause_of, explain, is_databases_trouble
+from fingerpost.store.faults import cause_of, explain, is_databases_trouble, outline
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -56,6 +56,7 @@ class Statistics:
     rejected: int  # posted writes that could never succeed
     dropped: int  # posted writes lost because too many waited
     backlog: int
+    refused: bool  # the database took nothing the last time; what was posted waits for the next try
     largest_batch: int
 
 
@@ -79,6 +80,7 @@ class Writer:
         self._connection: Connection | None = None
         self._pause = _PAUSE_FIRST
         self._commits = self._written = self._failed_commits = self._rejected = self._largest = 0
+        self._refused = False
         self._unwritten: StoreUnavailable | None = None
         self._loop = asyncio.get_running_loop()
         self._loop_thread = get_ident()
@@ -96,6 +98,7 @@ class Writer:
             rejected=self._rejected,
             dropped=self._backlog.dropped,
             backlog=len(self._backlog),
+            refused=self._refused,
             largest_batch=self._largest,
         )
 
@@ -109,8 +112,9 @@ class Writer:
         self._backlog.put(Job(write=write, item=item, waiter=waiter))
         with anyio.move_on_after(self._longest_wait):
             return await waiter
-        label = self._database.location.label
-        message = f"the database {label} did not confirm a write within {self._longest_wait:g} s"
+        message = f"did not confirm a write within {self._longest_wait:g} s"
+        logger.warning("the database %s %s", self._database.location.label, message)
+        message = f"the database {message}"
         raise StoreUnavailable(message, hint="The disk or the database is stuck; the write may still arrive.")
 
     def post(
@@ -237,7 +241,7 @@ class Writer:
         self._rejected += 1
         if job.waiter is None:
             logger.error("a write was given up: %s", self._explain(error))
-        self._tell([(job.waiter, self._explain(error) if isinstance(error, DBAPIError) else cause_of(error))])
+        self._tell([(job.waiter, self._outline(error) if isinstance(error, DBAPIError) else cause_of(error))])
 
     def _commit(self, jobs: list[Job]) -> list[Any]:
         try:
@@ -251,6 +255,7 @@ class Writer:
         connection = self._connection
         assert connection is not None
         connection.commit()
+        self._refused = False
         self._commits += 1
         self._written += len(jobs)
         self._largest = max(self._largest, len(jobs))
@@ -282,13 +287,14 @@ class Writer:
         self._failed_commits += 1
         self._disconnect()
         logger.warning("%s", self._explain(error))
-        self._tell([(job.waiter, self._explain(error)) for job in jobs])
+        self._tell([(job.waiter, self._outline(error)) for job in jobs])
         unasked = [job for job in jobs if job.waiter is None]
         if not unasked:
             return
         if self._backlog.closed:
             self._unwritten = self._explain(error) if len(unasked) == len(jobs) else self._last_try(unasked)
         else:
+            self._refused = True
             self._backlog.give_back(unasked, pause=self._pause)
             self._pause = min(2 * self._pause, _PAUSE_LONGEST)
 
@@ -301,7 +307,10 @@ class Writer:
         return None
 
     def _explain(self, error: BaseException) -> StoreUnavailable:
-        return explain(error, self._database.location.label)
+        return explain(error, self._database.location)
+
+    def _outline(self, error: BaseException) -> StoreUnavailable:
+        return outline(error, self._database.location)
 
     def _tell(self, outcomes: list[tuple[asyncio.Future[Any] | None, Any]]) -> None:
         heard = [(waiter, outcome) for waiter, outcome in outcomes if waiter is not None]

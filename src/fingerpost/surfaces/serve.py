@@ -16,6 +16,7 @@ from fingerpost.surfaces.gateway.app import GatewayApp
 from fingerpost.surfaces.gateway.methods import open_methods
 from fingerpost.surfaces.gateway.wire.audience import Listeners
 from fingerpost.surfaces.parts import House, surfaces
+from fingerpost.surfaces.web.access.addresses import reachable
 from fingerpost.surfaces.web.front import Front
 from fingerpost.surfaces.web.gate import Gate
 from fingerpost.surfaces.web.port import Served, address_of, listen_at, serve_app
@@ -49,14 +50,15 @@ async def serve(
     """
     listening = listen_at(host, port)
     bound = address_of(listening)
+    address = f"http://{reachable(bound)}"
     with listening:
         judge = gate(bound) if callable(gate) else gate
-        async with _open_house(router, judge, f"http://{bound}", loaded) as app:
+        async with _open_house(router, judge, address, loaded) as app:
             await serve_app(
                 app,
                 listening,
                 arrival_seconds=router.settings.gateway.request_seconds,
-                started=None if started is None else lambda: started(f"http://{bound}"),
+                started=None if started is None else lambda: started(address),
                 signals=signals,
             )
 

@@ -6,6 +6,7 @@ cannot be understood is a shape that accepts anything and is left alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import field
 from enum import Enum, auto
@@ -17,6 +18,7 @@ from fingerpost.records import Json, JsonObject
 
 MOST_HOPS: Final = 12
 NO_OBJECT: Final[JsonObject] = {}
+_PLACE: Final = re.compile(r"[0-9]{1,9}")  # in a list; Python refuses to read thousands of digits
 
 
 class Extras(Enum):
@@ -101,7 +103,7 @@ class Shapes:
             name = part.replace("~1", "/").replace("~0", "~")
             if is_object(node):
                 node = node.get(name)
-            elif is_list(node) and name.isdecimal() and int(name) < len(node):
+            elif is_list(node) and _PLACE.fullmatch(name) and int(name) < len(node):
                 node = node[int(name)]
             else:
                 return None

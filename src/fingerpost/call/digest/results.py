@@ -126,10 +126,8 @@ def _unpack(packed: bytes) -> JsonObject:
 def _page(packed: bytes, handle: str, page: int, tokens: int) -> Page | None:
     parts = read_parts(_unpack(packed))
     text = "\n".join(part.text for part in parts)
-    start = 0
-    for _ in range(page - 1):
-        start = page_end(text, start, tokens)
-    if page < 1 or (start >= len(text) and page > 1):
+    start = _start_of(text, page, tokens)
+    if start is None:
         return None
     end = page_end(text, start, tokens)
     return Page(
@@ -140,6 +138,29 @@ def _page(packed: bytes, handle: str, page: int, tokens: int) -> Page | None:
         tokens=count_tokens(text[start:end]),
         references=tuple(part.reference for part in parts if part.reference is not None),
     )
+
+
+def _start_of(text: str, page: int, tokens: int) -> int | None:
+    """Where a page begins; None where there is none.
+
+    Callers give any number: what is behind the end for certain is not looked for, and nothing further.
+    """
+    if page - 1 > len(text) // fewest(tokens):
+        return None
+    start = 0
+    while page > 1 and start < len(text):
+        start = page_end(text, start, tokens)
+        page -= 1
+    is_there = page == 1 and (start < len(text) or start == 0)  # of an empty text the first
+    return start if is_there else None
+
+
+def fewest(tokens: int) -> int:
+    """How many characters every page but the last has at least.
+
+    None costs more than 10.5 tokens, and a page goes at least half as far as these would take it.
+    """
+    return max(1, tokens // 42)
 
 
 def page_end(text: str, start: int, tokens: int) -> int:

@@ -3,6 +3,9 @@
 The order is what makes it safe. Whatever fails before the last step was surely
 not sent. A call that is not a read is on disk before it is sent: when the
 process dies, the journal shows a start without an end, and nobody repeats it.
+
+A slot is for the server's work: while a call waits for a person it is somebody
+else's.
 """
 
 from __future__ import annotations
@@ -17,12 +20,11 @@ from fingerpost.call.execution.clock import loop_time
 from fingerpost.call.execution.door import DurableAppend, ToolDoor
 from fingerpost.call.execution.failure import Failure, cancelled, explain, judge
 from fingerpost.call.execution.journey import Journey, Leg, Try
-from fingerpost.call.execution.slots import NoSlot, Slots
+from fingerpost.call.execution.slots import NoSlot, SlotClock, Slots
 from fingerpost.errors import StoreUnavailable, ToolTimeout
 from fingerpost.events import Event
 from fingerpost.records import Effect, JsonObject
 from fingerpost.servers.caller import CALL_ID
-from fingerpost.servers.clock import Clock
 from fingerpost.servers.failures import UNKNOWN_OUTCOME
 from fingerpost.tasks import cancel_scope
 
@@ -66,13 +68,17 @@ class Attempts:
         if (refusal := self._breakers.refusal(server)) is not None:
             return refusal
         began = loop_time()
+        if leg.time.deadline <= began:
+            return explain(_no_time(leg), leg.call, sent=False)
         try:
-            await self._slots.take(server, until=leg.deadline)
+            await self._slots.take(server, until=leg.time.may_wait_until(began))
         except NoSlot as none:
             attempt.waited += loop_time() - began
             return none.failure
         try:
-            attempt.waited += loop_time() - began
+            waited = loop_time() - began
+            attempt.waited += waited
+            leg.time.has_waited(waited)
             return await self._past_breaker(journey, leg, attempt)
         finally:
             self._slots.give_back(server)
@@ -93,13 +99,12 @@ class Attempts:
 
     async def _ask(self, journey: Journey, leg: Leg, attempt: Try) -> JsonObject | Failure:
         try:
-            await self._door.ensure(leg.call.server, timeout=leg.remaining)
+            await self._door.ensure(leg.call.server, timeout=leg.time.remaining)
             await self._announce(journey, leg, attempt)
             result = await self._send(journey, leg, attempt)
         except Exception as error:  # noqa: BLE001 - whatever a door does to us is a failed attempt
             failure = explain(error, leg.call, sent=attempt.sent)
-            in_time = not leg.hurried or leg.remaining > 0
-            return failure if in_time else replace(failure, server_fault=False)
+            return replace(failure, server_fault=False) if leg.time.is_cut_short else failure
         return judge(result, leg.call, takes_rounds=_takes_rounds(journey, leg)) or result
 
     async def _announce(self, journey: Journey, leg: Leg, attempt: Try) -> None:
@@ -112,36 +117,43 @@ class Attempts:
         journey.tell(event)
 
     async def _write_down(self, leg: Leg, event: Event) -> None:
-        with anyio.move_on_at(leg.deadline):
+        with anyio.move_on_at(leg.time.deadline):
             await self._journal(event)
             return
         message = "the store did not confirm in time that the call is about to be made, so it was not made"
         raise StoreUnavailable(message, hint="check the disk of the database, then try again")
 
     async def _send(self, journey: Journey, leg: Leg, attempt: Try) -> JsonObject:
-        seconds = leg.remaining
+        seconds = leg.time.remaining
         if seconds <= 0:
-            message = f"no time was left to call {leg.call.tool}; it was not called"
-            raise ToolTimeout(message, server=leg.call.server)
+            raise _no_time(leg)
         journey.sending(leg, attempt)
         call = leg.call
         grace = GRACE_SECONDS if leg.dialogue is None else 0.0
         scope = cancel_scope(loop_time() + seconds + grace)
-        clock = Clock(scope)
-        with scope:
-            return await self._door.call(
-                call.server,
-                call.name,
-                call.arguments,
-                timeout=seconds,
-                on_progress=leg.on_progress,
-                meta={CALL_ID: journey.context.call_id},
-                passage=leg.passage if leg.dialogue is None else leg.dialogue.timed_by(clock),
-            )
+        clock = SlotClock(scope, self._slots, call.server)
+        try:
+            with scope:
+                return await self._door.call(
+                    call.server,
+                    call.name,
+                    call.arguments,
+                    timeout=seconds,
+                    on_progress=leg.on_progress,
+                    meta={CALL_ID: journey.context.call_id},
+                    passage=leg.passage if leg.dialogue is None else leg.dialogue.timed_by(clock),
+                )
+        finally:
+            clock.end()
         if clock.loss is not None:
             raise clock.loss
         message = f"{leg.call.tool} did not answer within {seconds:g} s"
         raise ToolTimeout(message, server=leg.call.server, hint=UNKNOWN_OUTCOME)
+
+
+def _no_time(leg: Leg) -> ToolTimeout:
+    message = f"no time was left to call {leg.call.tool}; it was not called"
+    return ToolTimeout(message, server=leg.call.server)
 
 
 def _takes_rounds(journey: Journey, leg: Leg) -> bool:

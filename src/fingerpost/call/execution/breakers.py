@@ -83,5 +83,7 @@ class Breakers:
         return Failure(
             kind=ErrorKind.UNAVAILABLE,
             detail=f"{status.server} failed too often and is left alone for now ({when}): {status.reason}",
-            hint="try again later, use another tool, or reset it with: fingerpost breakers",
+            hint="it is tried again by itself; use another tool meanwhile. A person who knows that it is "
+            "well can close the breaker of a running gateway: in its console, under Servers, or with "
+            f"POST /api/servers/{status.server}/breaker/reset",
         )

@@ -30,7 +30,7 @@ from fingerpost.errors import (
 from fingerpost.frozen import frozen
 from fingerpost.records import Call, Effect, ErrorKind, Json, JsonObject, as_valid_text
 from fingerpost.redaction import scrub
-from fingerpost.servers.failures import UNKNOWN_OUTCOME, SessionLost, SignInNeeded
+from fingerpost.servers.failures import UNKNOWN_OUTCOME, Forgotten, SessionLost, SignInNeeded
 
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
@@ -66,13 +66,13 @@ def explain(error: Exception, call: Call, *, sent: bool) -> Failure:
 
 def _before_sending(error: Exception) -> Failure:
     ours = isinstance(error, FingerpostError)
-    blameless = not ours or isinstance(error, SignInNeeded | CallError | StoreError | ToolTimeout)
+    passes = ours and not isinstance(error, SignInNeeded | CallError | StoreError | ToolTimeout)
     return Failure(
         kind=ErrorKind.TIMEOUT if isinstance(error, ToolTimeout) else ErrorKind.UNAVAILABLE,
         detail=_said(error),
         hint=_hint(error),
-        transient=not blameless,
-        server_fault=not blameless,
+        transient=passes,
+        server_fault=passes and not isinstance(error, Forgotten),
     )
 
 
@@ -81,13 +81,13 @@ def _after_sending(error: Exception) -> Failure:
     if isinstance(error, ToolTimeout):
         return Failure(kind=ErrorKind.TIMEOUT, detail=detail, transient=True, server_fault=True)
     if isinstance(error, ServerUnavailable):
-        blameless = isinstance(error, SignInNeeded)
+        passes = not isinstance(error, SignInNeeded)
         return Failure(
             kind=ErrorKind.UNAVAILABLE,
             detail=detail,
             hint=hint,
-            transient=not blameless,
-            server_fault=not blameless,
+            transient=passes,
+            server_fault=passes and not isinstance(error, Forgotten),
         )
     if isinstance(error, ToolFailed):
         kind = _KINDS.get(error.code, ErrorKind.EXECUTION_FAILED)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from fingerpost.call.execution.clock import loop_time
+from fingerpost.call.execution.clock import Allowance, loop_time
 from fingerpost.call.execution.dialogue import Dialogue
 from fingerpost.call.execution.door import Progress
 from fingerpost.call.execution.failure import Failure
@@ -26,8 +26,7 @@ class Leg:
 
     call: Call
     permit: Permit
-    deadline: float  # over all attempts of this tool
-    hurried: bool  # the deadline is the caller's own, shorter than the tool's: no fault of the server
+    time: Allowance  # over all attempts of this tool
     fallback: bool = False
     on_progress: Progress | None = None
     passage: Passage | None = None
@@ -39,10 +38,6 @@ class Leg:
         if self.passage is not None and self.passage.continues:
             return True
         return self.dialogue is not None and self.dialogue.begun
-
-    @property
-    def remaining(self) -> float:
-        return max(0.0, self.deadline - loop_time())
 
 
 @dataclass(slots=True, kw_only=True)

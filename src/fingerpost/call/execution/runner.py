@@ -6,9 +6,11 @@
 with an error. A permit for another call is a mistake in our own code, and the
 only thing that is refused with an exception.
 
-Time: a tool has its own time-out over everything it takes (waiting for a slot,
-connecting, retries); each fallback has its own; and the caller's patience, when
-given, is over all of them together.
+Time: a tool has its own time-out over everything it takes (connecting, retries).
+It counts from the moment there is a slot: waiting for one has the same time to
+itself, and who waits longer was never sent, so nothing is said about the server.
+Each fallback has its own; and the caller's patience, when given, is over all of
+them together.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from fingerpost.call.execution.breaker import BreakerLimits, BreakerStatus
 from fingerpost.call.execution.breakers import Breakers
 from fingerpost.call.execution.cache import ResultCache
 from fingerpost.call.execution.cascade import Turn, best, candidates, does_more, reason_to_fall_back
-from fingerpost.call.execution.clock import loop_time
+from fingerpost.call.execution.clock import Allowance, loop_time
 from fingerpost.call.execution.dialogue import awaits_input, watched
 from fingerpost.call.execution.door import (
     Alternatives,
@@ -181,9 +183,10 @@ class Runner:
 
     async def _once(self, plan: Plan) -> Execution:
         journey = Journey(plan.context, events=self._events)
+        until = math.inf if plan.context.seconds is None else loop_time() + plan.context.seconds
         key = None if plan.continues else duplicate_key(plan.call, plan.permit, plan.context)
         if key is None:
-            return await self._cascade(plan, journey)
+            return await self._cascade(plan, journey, until)
 
         def given_up() -> Execution | None:
             call = journey.in_flight
@@ -193,16 +196,16 @@ class Runner:
 
         execution = await self._duplicates.once(
             key,
-            lambda: self._cascade(plan, journey),
-            until=loop_time() + self._patience(plan),
+            lambda: self._cascade(plan, journey, until),
+            # The first has as long: its time for a slot, and its own.
+            until=min(until, loop_time() + 2 * self._seconds(plan.latency)),
             given_up=given_up,
             remember=not plan.is_passed_on,
         )
         return execution or _still_running(plan.call)
 
-    async def _cascade(self, plan: Plan, journey: Journey) -> Execution:
+    async def _cascade(self, plan: Plan, journey: Journey, until: float) -> Execution:
         """The asked tool, then those in line behind it, until one has something to say."""
-        until = math.inf if plan.context.seconds is None else loop_time() + plan.context.seconds
         leg = self._leg(plan, plan.call, plan.permit, plan.latency, until=until)
         turns = [await self._turn(journey, leg)]
         reason = reason_to_fall_back(turns[0])
@@ -265,7 +268,7 @@ class Runner:
             failures += 1
             pause = wait_before(failures, chance=self._chance())
             repeatable = may_repeat(outcome, failures=failures, retries=self._settings.retries)
-            if not repeatable or leg.in_dialogue or pause >= leg.remaining:
+            if not repeatable or leg.in_dialogue or pause >= leg.time.remaining:
                 return outcome
             await anyio.sleep(pause)
 
@@ -285,12 +288,10 @@ class Runner:
         until: float,
         fallback: bool = False,
     ) -> Leg:
-        own = loop_time() + self._seconds(latency)
         return Leg(
             call=call,
             permit=permit,
-            deadline=min(own, until),
-            hurried=until < own,
+            time=Allowance(self._seconds(latency), until=until),
             fallback=fallback,
             on_progress=plan.on_progress,
             passage=plan.passage,
@@ -302,10 +303,6 @@ class Runner:
         if latency is None or latency.timeout.source is Source.DEFAULT:
             return self._settings.timeout
         return latency.timeout.value / 1000
-
-    def _patience(self, plan: Plan) -> float:
-        own = self._seconds(plan.latency)
-        return own if plan.context.seconds is None else min(own, plan.context.seconds)
 
 
 def _check(plan: Plan) -> None:

@@ -8,6 +8,7 @@ dynamic int8, a text's vector would otherwise depend on its neighbours in the ba
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -112,8 +113,11 @@ def _tokenizer(path: Path) -> Callable[[str], list[int]]:
 
 
 def _session(path: Path, threads: int) -> _Session:
+    # Nothing about this machine or anybody's requests leaves it. The library notes the machine for its maker
+    # while it is being imported, before it could be asked not to, unless the environment says so.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     onnxruntime: Any = import_module("onnxruntime")
-    onnxruntime.disable_telemetry_events()  # nothing about anybody's requests leaves this machine
+    onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1

@@ -11,7 +11,7 @@ from typing import Final
 
 from fingerpost.catalog.words import word_set
 from fingerpost.frozen import frozen
-from fingerpost.narrow.need.reading import Reading
+from fingerpost.narrow.need.reading import Reading, read
 from fingerpost.records import EntityKind, Signals
 
 NOTHING: Final = 0.01
@@ -101,6 +101,10 @@ _DESTINATION: Final = re.compile(
     r"(?:\s+(?:the|a|an|my|our|new|file|called|named|הקובץ|קובץ|בשם)){0,4}\s*[\"'`“”]?$"
 )
 
+# Before a tool's name these say that the request is about the tool, or that the name only stands in a text.
+_ABOUT_A_TOOL: Final = frozenset(("explain", "advice", "opinion", "code", "role", "rework"))
+_ASKS_WHAT: Final = re.compile(r"\bwhat(?:'s|\s+(?:is|are|was|does|do|did))\b[^.!?\n]*$")
+
 
 def settle(reading: Reading) -> Finding | None:
     """Requests that need no weighing: nothing at all, small talk, a plain sum."""
@@ -118,6 +122,8 @@ def settle(reading: Reading) -> Finding | None:
 
 def insist(text: str, reading: Reading, signals: Signals) -> Finding | None:
     """Requests that reach for something only a tool has."""
+    if (tool := _tool_to_use(text, signals)) is not None:
+        return Finding(SURELY, f'names the tool "{tool}"')
     if reading.cues.keys() & {"path", "url"} and any(name in reading.cues for name in _FILE_VERBS):
         thing = "a file" if "path" in reading.cues else "a web address"
         return Finding(SURELY, f"asks for something to be done with {thing}")
@@ -133,6 +139,28 @@ def insist(text: str, reading: Reading, signals: Signals) -> Finding | None:
         if pattern.search(text):
             return Finding(LIKELY, reason)
     return None
+
+
+def _tool_to_use(text: str, signals: Signals) -> str | None:
+    """The key of a tool named together with its server, where what stands before the name is not about it.
+
+    Its own words, and those behind it, do not count: `note/write_note` asks for no text to be written.
+    """
+    lowered = text.lower()
+    for mention in signals.mentions:
+        if mention.kind != "tool" or mention.text.lower() == mention.name.partition("/")[2].lower():
+            continue
+        before, name, _ = lowered.partition(mention.text.lower())
+        if name and not _is_about(before):
+            return mention.name
+    return None
+
+
+def _is_about(before: str) -> bool:
+    cues = read(before, Signals()).cues.keys()
+    if cues & _ABOUT_A_TOOL or _ASKS_WHAT.search(before):
+        return True
+    return "write" in cues and _A_TEXT.search(before[-400:]) is not None
 
 
 def _writes_into(text: str, signals: Signals) -> bool:

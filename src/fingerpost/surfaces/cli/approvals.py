@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from fingerpost.frozen import frozen
+from fingerpost.surfaces.cli.commands import repeatable
 from fingerpost.surfaces.cli.options import house_options
 
 if TYPE_CHECKING:
@@ -59,7 +60,12 @@ def approvals(ctx: click.Context, config: Path | None, servers: Path | None, as_
 @click.argument("pending_id", metavar="ID")
 @house_options
 def show(pending_id: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
-    """Show everything about one call that waits, or waited."""
+    """Show everything about one call that waits, or waited.
+
+    \b
+    Example:
+      fingerpost approvals show apr_019a…
+    """
     pending = _ask_store(config, servers, lambda kept: kept.get(pending_id))
     if pending is None:
         return _unknown(pending_id)
@@ -78,7 +84,13 @@ def show(pending_id: str, config: Path | None, servers: Path | None, as_json: bo
 def approve(
     pending_id: str, for_conversation: bool, config: Path | None, servers: Path | None, as_json: bool
 ) -> int:
-    """Let a waiting call run: exactly as it is, once."""
+    """Let a waiting call run: exactly as it is, once.
+
+    \b
+    Examples:
+      fingerpost approvals approve apr_019a…
+      fingerpost approvals approve apr_019a… --for-conversation
+    """
     from fingerpost.records import Decision
 
     by = _person()
@@ -100,7 +112,12 @@ def approve(
 def reject(
     pending_id: str, reason: str | None, config: Path | None, servers: Path | None, as_json: bool
 ) -> int:
-    """Refuse a waiting call, and say why."""
+    """Refuse a waiting call, and say why.
+
+    \b
+    Example:
+      fingerpost approvals reject apr_019a… --reason "use the staging project"
+    """
     from fingerpost.records import Decision
 
     by = _person()
@@ -124,11 +141,18 @@ def edit(
     """Change arguments of a waiting call, then let it run once.
 
     KEY=VALUE gives text, KEY:=JSON gives JSON; KEY:=null leaves an optional one
-    out. The tool's server is asked for its schema, and the arguments must fit it.
+    out. The tool's server is asked for its schema, and the arguments must fit it:
+    a name that the tool does not know is refused.
+
+    \b
+    Examples:
+      fingerpost approvals edit apr_019a… path=b.txt
+      fingerpost approvals edit apr_019a… limit:=3 comment:=null
     """
     from fingerpost.records import Decision
     from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run
     from fingerpost.surfaces.cli.pairs import read_pairs
+    from fingerpost.surfaces.cli.permission import check_names
 
     changed = read_pairs(changes)
     loaded = read_settings(Asked(config, servers, as_json))
@@ -139,6 +163,7 @@ def edit(
 
             async def decide(pending: Pending) -> Pending:
                 await connect(router, pending.tool.partition("/")[0])
+                check_names(pending, changed, router.tools.get(pending.tool))
                 return await router.calls.decide(
                     pending_id, Decision.APPROVED, by=by, edited_arguments={**pending.arguments, **changed}
                 )
@@ -185,7 +210,8 @@ def _person() -> str:
 
 
 def _unknown(pending_id: str) -> int:
-    click.echo(f"No call waits, or waited, as {pending_id}. `fingerpost approvals` lists them.", err=True)
+    message = f"No call waits, or waited, as {pending_id}. `fingerpost approvals` lists them."
+    click.echo(repeatable(message), err=True)
     return NOT_WAITING
 
 
@@ -206,6 +232,8 @@ def _report(pending_id: str, settled: Settled, wanted: Decision, by: str, *, as_
         words = f"{plain(standing.tool)} is {standing.decision} by {plain(standing.decided_by or 'somebody')}"
         why = f": {plain(standing.decision_reason)}" if standing.decision_reason else ""
         click.echo(f"{words}{why}" if mine else f"Decided before: {words}{why}", err=not mine)
+        if mine and standing.edited_arguments is not None:
+            click.echo(f"It runs with {_arguments(standing.edited_arguments)}")
     return 0 if mine else NOT_WAITING
 
 
@@ -229,18 +257,30 @@ def _show_list(waiting: list[Pending], *, as_json: bool) -> None:
         click.echo("Nothing waits for you.")
         return
     title = f"{count(len(waiting), 'call')} waiting"
-    made = table(title, "id", "tool", "effect", "arguments", "why", "expires in")
+    me = _person()
+    others = any(pending.caller != me for pending in waiting)
+    columns = ("id", "tool", "effect", "arguments", "why", *(["asked by"] if others else []), "expires in")
+    made = table(title, *columns)
     for pending in waiting:
+        asked_by = "you" if pending.caller == me else _asked_by(pending)
         made.add_row(
             pending.pending_id,
             plain(pending.operation),
             pending.effect,
             _shortened(_arguments(pending.arguments)),
             plain(pending.reason),
+            *([asked_by] if others else []),
             _left(pending),
         )
     output().print(made)
-    click.echo("Decide with `fingerpost approvals approve ID` or `fingerpost approvals reject ID`.")
+    onward = "Decide with `fingerpost approvals approve ID` or `fingerpost approvals reject ID`."
+    click.echo(repeatable(onward))
+
+
+def _asked_by(pending: Pending) -> str:
+    from fingerpost.surfaces.cli.screen import plain
+
+    return plain(pending.caller or "somebody without a name")
 
 
 def _show_one(pending: Pending, *, as_json: bool) -> None:
@@ -257,7 +297,7 @@ def _show_one(pending: Pending, *, as_json: bool) -> None:
         "effect": str(pending.effect),
         "arguments": _arguments(pending.arguments),
         "why": plain(pending.reason),
-        "asked by": plain(pending.caller or "somebody without a name"),
+        "asked by": _asked_by(pending),
         "conversation": plain(pending.conversation or "none"),
         "asked at": f"{pending.created:%Y-%m-%d %H:%M:%S} UTC",
         "state": str(pending.decision),

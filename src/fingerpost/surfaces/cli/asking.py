@@ -13,6 +13,7 @@ from fingerpost.insight.conversations import exchange, open_question, recall
 from fingerpost.records import Approval, Message, Pending, RouteOutcome, new_id
 from fingerpost.settings import Loaded
 from fingerpost.surfaces.cli.backstage import Backstage
+from fingerpost.surfaces.cli.commands import repeatable
 from fingerpost.surfaces.cli.dialogue import Dialogue
 from fingerpost.surfaces.cli.permission import ask_permission, show_pending
 from fingerpost.surfaces.cli.person import ask_line, at_terminal, person
@@ -143,7 +144,9 @@ class _Request:
     def _decide(self, pending: Pending) -> Approval | None:
         if self._wish.yes:
             return pending.approve(by=self._by)
-        return ask_permission(pending, by=self._by) if self._can_ask else None
+        if not self._can_ask:
+            return None
+        return ask_permission(pending, by=self._by, card=self._stage.router.tools.get(pending.tool))
 
     def show(self, route: Route) -> None:
         if self._wish.as_json:
@@ -163,16 +166,16 @@ class _Request:
             if not self._can_ask:
                 show_pending(route.pending)
             waiting = route.pending.pending_id
-            click.echo(
+            onward = (
                 f"Approve it with `fingerpost approvals approve {waiting}`, "
-                f"then go on with `fingerpost ask --resume {waiting}`.",
-                err=True,
+                f"then go on with `fingerpost ask --resume {waiting}`."
             )
+            click.echo(repeatable(onward), err=True)
         elif route.question is not None:
             if not self._can_ask:
                 show_question(route)
             again = f'fingerpost ask --conversation {route.packet.header.session_id} "…"'
-            click.echo(f"Answer it with `{plain(again)}`.", err=True)
+            click.echo(repeatable(f"Answer it with `{plain(again)}`."), err=True)
 
     def _events(self, route: Route) -> Any:
         from fingerpost.surfaces.cli.trace import events_of

@@ -31,7 +31,12 @@ def audit() -> None:
 @audit.command()
 @house_options
 def verify(config: Path | None, servers: Path | None, as_json: bool) -> int:
-    """Check the whole chain. Exit code 1 when a row was changed, removed or inserted."""
+    """Check the whole chain. Exit code 1 when a row was changed, removed or inserted.
+
+    \b
+    Example:
+      fingerpost audit verify --json
+    """
 
     async def work(store: Store, _: Settings) -> int:
         from fingerpost.records.codec import to_plain
@@ -61,7 +66,12 @@ def verify(config: Path | None, servers: Path | None, as_json: bool) -> int:
 @click.option("--limit", default=50, show_default=True, help="How many of the newest rows.")
 @house_options
 def show(limit: int, config: Path | None, servers: Path | None, as_json: bool) -> int:
-    """Show the newest rows of the trail."""
+    """Show the newest rows of the trail.
+
+    \b
+    Example:
+      fingerpost audit show --limit 200
+    """
 
     async def work(store: Store, _: Settings) -> int:
         from fingerpost.events import decode

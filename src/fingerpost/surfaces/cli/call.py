@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fingerpost.surfaces.cli.commands import repeatable
 from fingerpost.surfaces.cli.options import house_options, profile_option
 
 if TYPE_CHECKING:
@@ -166,8 +167,24 @@ def _show_failure(outcome: Outcome, *, technical: bool) -> None:
 
     assert outcome.error is not None
     click.echo(click.style(f"{outcome.error}: ", fg="red", bold=True) + plain(outcome.content), err=True)
-    help_ = guidance(outcome.attempts, outcome.error, tool=outcome.tool, detail=outcome.detail)
-    click.echo(_readable(help_.text(technical=technical)), err=True)
+    help_ = guidance(
+        outcome.attempts,
+        outcome.error,
+        tool=outcome.tool,
+        detail=outcome.detail,
+        fix=_onward(outcome),
+    )
+    click.echo(_readable(repeatable(help_.text(technical=technical))), err=True)
+
+
+def _onward(outcome: Outcome) -> str:
+    """What helps in just this case, where that is known."""
+    if outcome.pending_id is not None:
+        return (
+            f"Approve it with `fingerpost approvals approve {outcome.pending_id}`, "
+            "then make the same call again: it runs once."
+        )
+    return str(outcome.metadata.get("fix", ""))
 
 
 def _repair_line(path: str, kind: str, before: object, after: object) -> str:

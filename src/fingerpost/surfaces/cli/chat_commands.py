@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from fingerpost.records import Approval, Pending
+from fingerpost.records import Approval, Pending, ToolCard
 from fingerpost.surfaces.cli.ask import MODES
 from fingerpost.surfaces.cli.conversations import write_transcript
 from fingerpost.surfaces.cli.pairs import read_pairs
@@ -129,7 +129,8 @@ def _approve(chat: Chat, words: str) -> None:
         note("Nothing waits for you here. `fingerpost approvals` lists what waits elsewhere.")
         return
     try:
-        approval = _approval(pending, words, by=chat.by)
+        card = chat.stage.router.tools.get(pending.tool)
+        approval = _approval(pending, words, by=chat.by, card=card)
     except click.BadParameter as wrong:
         note(wrong.message)
         return
@@ -139,7 +140,7 @@ def _approve(chat: Chat, words: str) -> None:
         chat.approve(approval)
 
 
-def _approval(pending: Pending, words: str, *, by: str) -> Approval | None:
+def _approval(pending: Pending, words: str, *, by: str, card: ToolCard | None) -> Approval | None:
     import shlex
 
     word, _, rest = words.partition(" ")
@@ -152,7 +153,7 @@ def _approval(pending: Pending, words: str, *, by: str) -> Approval | None:
             return pending.reject(by=by, reason=rest.strip() or None)
         case "e" | "edit" if rest.strip():
             try:
-                return edited(pending, read_pairs(shlex.split(rest)), by=by)
+                return edited(pending, read_pairs(shlex.split(rest)), by=by, card=card)
             except ValueError as error:  # a quotation mark without its partner
                 raise click.BadParameter(str(error)) from error
         case _:

@@ -14,6 +14,7 @@ from fingerpost.settings import Loaded
 from fingerpost.surfaces.cli.asking import footer, show_question
 from fingerpost.surfaces.cli.backstage import Backstage
 from fingerpost.surfaces.cli.chat_commands import COMMANDS, is_command, obey
+from fingerpost.surfaces.cli.commands import repeatable
 from fingerpost.surfaces.cli.dialogue import Dialogue
 from fingerpost.surfaces.cli.lines import Lines
 from fingerpost.surfaces.cli.permission import ask_permission, show_pending
@@ -95,7 +96,7 @@ class Chat:
                 self._take(line.strip())
         if self._lines.typed:
             click.echo(err=True)
-        note(f"Go on later with `fingerpost chat --conversation {plain(self.conversation)}`.")
+        note(repeatable(f"Go on later with `fingerpost chat --conversation {plain(self.conversation)}`."))
 
     def _take(self, line: str) -> None:
         """One line, whatever becomes of it: the conversation goes on."""
@@ -150,7 +151,9 @@ class Chat:
 
     def _decide(self, pending: Pending) -> Approval | None:
         # From a pipe the next line may be the next request: only /approve is an answer to this.
-        return ask_permission(pending, by=self.by) if self._lines.typed else None
+        if not self._lines.typed:
+            return None
+        return ask_permission(pending, by=self.by, card=self.stage.router.tools.get(pending.tool))
 
 
 def _is_kept(route: Route) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from fingerpost.surfaces.cli.commands import repeatable
 from fingerpost.surfaces.cli.options import house_options
 
 if TYPE_CHECKING:
@@ -21,7 +23,8 @@ def doctor(config: Path | None, servers: Path | None, as_json: bool) -> int:
     """Say what is wrong with the set-up, in order of what to fix.
 
     Looks at the configuration, the store, every server, tools that could not be
-    taken and tools that wait for review. Exit code 1 when something is broken.
+    taken and tools that wait for review, and mentions what is switched off.
+    Exit code 1 when something is broken.
 
     \b
     Examples:
@@ -32,7 +35,8 @@ def doctor(config: Path | None, servers: Path | None, as_json: bool) -> int:
     from fingerpost.surfaces.cli.house import Asked, run
 
     asked = Asked(config, servers, as_json)
-    findings = run(lambda: examine(asked))
+    found = run(lambda: examine(asked))
+    findings = tuple(replace(finding, fix=repeatable(finding.fix)) for finding in found)
     if as_json:
         from fingerpost.records.codec import to_plain
         from fingerpost.surfaces.cli.screen import print_json
@@ -49,12 +53,12 @@ def _show(findings: tuple[Finding, ...]) -> None:
     from fingerpost.surfaces.cli.screen import output, plain
 
     screen = output()
-    if not findings:
+    if all(finding.severity == "advice" for finding in findings):
         screen.print("Nothing is wrong.", style="green")
-        return
     for number, finding in enumerate(findings, start=1):
         mark, colour = MARKS[finding.severity]
         screen.print(Text(f"{number}. {mark} {plain(finding.subject)}: {plain(finding.what)}", style=colour))
-        screen.print(Text(f"     fix: {plain(finding.fix)}"))
+        label = "to change that" if finding.severity == "advice" else "fix"
+        screen.print(Text(f"     {label}: {plain(finding.fix)}"))
         for line in finding.detail:
             screen.print(Text(f"     │ {plain(line)}", style="dim"))

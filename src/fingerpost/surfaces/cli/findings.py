@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from fingerpost.catalog import Absence
+from fingerpost.catalog.absence import refused, server_away
 from fingerpost.errors import ConfigError, FingerpostError
 from fingerpost.frozen import frozen
-from fingerpost.records import ServerStatus
+from fingerpost.records import ServerState, ServerStatus
 from fingerpost.router import Router
 from fingerpost.settings import Loaded, Problem, load
 from fingerpost.surfaces.cli.house import Asked, any_router, connect
@@ -15,11 +17,12 @@ from fingerpost.surfaces.cli.house import Asked, any_router, connect
 Severity = Literal["broken", "limited", "advice"]
 ORDER: dict[Severity, int] = {"broken": 0, "limited": 1, "advice": 2}
 STDERR_LINES = 5
+MOST_NAMED = 20
 
 
 @frozen
 class Finding:
-    """One thing to fix: how bad, about what, what is the matter, what to do."""
+    """One thing to fix: how bad, about what, what is the matter, what to do. Advice is no fault."""
 
     severity: Severity
     subject: str
@@ -77,6 +80,9 @@ async def _look_at_store(router: Router) -> list[Finding]:
 
 
 def _look_at_server(status: ServerStatus) -> Iterator[Finding]:
+    if status.state is ServerState.DISABLED and (away := server_away("", status)) is not None:
+        what = status.reason or "disabled in the configuration"
+        yield Finding(severity="advice", subject=f"server {status.name}", what=what, fix=away.fix)
     if status.state not in ("down", "connecting", "degraded"):
         return
     lines = tuple(line for line in status.stderr_tail.splitlines() if line.strip())
@@ -91,22 +97,36 @@ def _look_at_server(status: ServerStatus) -> Iterator[Finding]:
 
 
 def _look_at_tools(router: Router) -> Iterator[Finding]:
-    for entry in router.catalog.quarantined:
-        yield Finding(
-            severity="limited",
-            subject=f"tool {entry.card.key}",
-            what="its definition changed since it was pinned, so models do not see it",
-            fix=f"read `fingerpost pins diff {entry.card.key}`, then accept it with `fingerpost pins accept`",
-        )
-    for dropped in router.catalog.dropped:
-        if dropped.switched_off:
-            continue
-        yield Finding(
-            severity="limited",
-            subject=f"tool {dropped.server}/{dropped.name}",
-            what=f"could not be taken: {dropped.reason}",
-            fix="report it to the server's author; every other tool of the server works",
-        )
+    catalog = router.catalog
+    changed = {entry.card.key for entry in catalog.quarantined}
+    off: dict[tuple[str, str], list[Absence]] = {}
+    for card in catalog.away.cards:
+        away = catalog.why_away(card)
+        if card.key in changed:
+            yield _from_absence([away], "limited")
+        else:
+            off.setdefault((away.reason, away.fix), []).append(away)
+    for dropped in catalog.dropped:
+        if not dropped.switched_off:
+            yield _from_absence([refused(dropped)], "limited")
+    for alike in off.values():
+        yield _from_absence(alike, "advice")
+
+
+def _from_absence(alike: Sequence[Absence], severity: Severity) -> Finding:
+    """Tools that are away for one reason: an entry may switch off hundreds."""
+    first = alike[0]
+    if len(alike) == 1:
+        return Finding(severity=severity, subject=f"tool {first.tool}", what=first.reason, fix=first.fix)
+    more = len(alike) - MOST_NAMED
+    named = [away.tool for away in alike[:MOST_NAMED]] + ([f"and {more} more"] if more > 0 else [])
+    return Finding(
+        severity=severity,
+        subject=f"{len(alike)} tools",
+        what=first.reason,
+        fix=first.fix,
+        detail=tuple(named),
+    )
 
 
 def _from_config(error: ConfigError) -> Iterator[Finding]:

@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from fingerpost.settings import GatewaySettings
     from fingerpost.surfaces.cli.install_change import Change
     from fingerpost.surfaces.cli.install_clients import Client, Entry, Place
 
 KEY_VARIABLE = "FINGERPOST_KEY"
+# Programs that are started from a desktop have these as well.
+EVERYWHERE = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TMPDIR", "USER"})
 
 
 @click.command()
@@ -82,7 +86,7 @@ def _list(*, project: bool, name: str) -> int:
         if place.present:
             made.add_row(place.client.name, plain(short(place.file, Path.home())), _standing(place, name))
     if made.row_count == 0:
-        click.echo("No MCP client was found here. Name one to write its file all the same.")
+        click.echo("No MCP client was found here. `fingerpost install CLIENT` writes its file all the same.")
         return 1
     output().print(made)
     click.echo("Write the entry with `fingerpost install CLIENT`.")
@@ -136,6 +140,11 @@ def _starting(
     notes = [_unknown_profile(profile)] if profile and profile not in loaded.settings.profiles else []
     if not loaded.specs:
         notes.append("no servers are configured yet: name a file with --servers, or run `fingerpost import`")
+    if borrowed := _borrowed(loaded.files):
+        notes.append(
+            f"the settings use {', '.join(borrowed)}, set in this shell: {client.label} must have the same, "
+            "and what is started from a desktop does not read your shell's profile"
+        )
     files: list[str] = []
     if (settings_file := _settings_file(config)) is not None:
         files += ["--config", str(settings_file)]
@@ -145,6 +154,20 @@ def _starting(
     # Programs with windows do not have the shell's PATH: the command is written whole.
     command, first = (str(beside), []) if beside.is_file() else (sys.executable, ["-m", "fingerpost"])
     return started(client, command, [*first, "stdio", *wishes, *files]), notes
+
+
+def _borrowed(files: Iterable[str]) -> list[str]:
+    """The variables of this shell that these files take something from."""
+    import os
+
+    from fingerpost.settings.variables import Scope, expand
+
+    scope = Scope(environ=os.environ, folder=Path.cwd(), home=Path.home())
+    names: set[str] = set()
+    for file in files:
+        text = Path(file).read_text(encoding="utf-8-sig", errors="replace")
+        names.update(taken.name for taken in expand(text, scope).taken)
+    return sorted(names - EVERYWHERE)
 
 
 def _settings_file(config: Path | None) -> Path | None:
@@ -202,16 +225,18 @@ def _address(gateway: GatewaySettings) -> str:
 
 
 def _install(place: Place, name: str, entry: Entry, notes: list[str], *, yes: bool, dry_run: bool) -> int:
-    from fingerpost.surfaces.cli.install_change import installing
+    from fingerpost.surfaces.cli.install_change import installing, is_switched_off
 
     change = installing(place.client, place.file, name, entry)
+    if is_switched_off(place.client, change, name):
+        notes.append(f"the entry is switched off in {place.client.label}, and stays so: switch it on there")
     if not change.needed:
         click.echo(f"{place.client.label} has this entry already.")
-        return 0
-    _show(change, place)
+    else:
+        _show(change, place)
     for note in notes:
         click.echo(click.style("note: ", fg="yellow") + note, err=True)
-    if dry_run:
+    if dry_run or not change.needed:
         return 0
     _write(change, place, yes=yes)
     click.echo(f"Restart {place.client.label} to use it.")
@@ -242,12 +267,11 @@ def _show(change: Change, place: Place) -> None:
 def _write(change: Change, place: Place, *, yes: bool) -> None:
     from datetime import datetime
 
-    from fingerpost.errors import ConfigError
     from fingerpost.surfaces.cli.install_change import make
 
     if not place.present and place.scope == "user" and not change.file.parent.is_dir():
-        message = f"{place.client.label} does not seem to be here: there is no {change.file.parent}"
-        raise ConfigError(message, hint="start it once, then run this command again")
+        absent = f"{place.client.label} does not seem to be here; {change.file.parent} is made"
+        click.echo(click.style("note: ", fg="yellow") + absent, err=True)
     if not yes:
         verb = "Remove" if change.after is None else "Write"
         click.confirm(f"{verb} {change.file}?", abort=True)

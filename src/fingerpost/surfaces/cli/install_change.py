@@ -113,6 +113,13 @@ def make(change: Change, now: datetime) -> Path | None:
     return backup
 
 
+def is_switched_off(client: Client, change: Change, name: str) -> bool:
+    """Whether the client will not start the server `name`: a switch in an older entry is kept."""
+    entry = _at(_values(client, _text(change.after or b"")), client.place).get(name)
+    switches = cast("Entry", entry) if isinstance(entry, dict) else {}
+    return switches.get("disabled") is True or switches.get("enabled") is False
+
+
 def snippet(client: Client, name: str, entry: Entry) -> str:
     """The entry as a person would paste it into an empty file."""
     return _put(client, "", name, entry).rstrip()

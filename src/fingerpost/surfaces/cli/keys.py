@@ -107,7 +107,12 @@ def add(
 @keys.command("list")
 @house_options
 def list_(config: Path | None, servers: Path | None, as_json: bool) -> int:
-    """List the keys: what each opens, until when, and when it was last used."""
+    """List the keys: what each opens, until when, and when it was last used.
+
+    \b
+    Example:
+      fingerpost keys list --json
+    """
     return _list(config, servers, as_json=as_json)
 
 
@@ -115,7 +120,12 @@ def list_(config: Path | None, servers: Path | None, as_json: bool) -> int:
 @click.argument("name")
 @house_options
 def revoke(name: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
-    """Have the key of NAME (or this id) open nothing any more; a running gateway hears of it in seconds."""
+    """Have the key of NAME (or this id) open nothing any more; a running gateway hears of it in seconds.
+
+    \b
+    Example:
+      fingerpost keys revoke ci
+    """
     from fingerpost.events import KeyChanged
     from fingerpost.surfaces.cli.house import with_store
     from fingerpost.surfaces.cli.screen import print_json

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from fingerpost.call.names import unknown_argument
 from fingerpost.catalog import visible
 from fingerpost.redaction import scrub_json
 from fingerpost.surfaces.cli.pairs import read_pairs
@@ -15,7 +16,7 @@ from fingerpost.surfaces.cli.person import ask_line
 from fingerpost.surfaces.cli.screen import plain
 
 if TYPE_CHECKING:
-    from fingerpost.records import Approval, Pending
+    from fingerpost.records import Approval, Pending, ToolCard
 
 LONGEST_VALUE: Final = 2_000
 MOST_TRIES: Final = 5  # answers that are none of the four
@@ -48,7 +49,7 @@ def _value(value: object) -> str:
     return shown if len(shown) <= LONGEST_VALUE else f"{shown[:LONGEST_VALUE]}… ({len(shown):,} characters)"
 
 
-def ask_permission(pending: Pending, *, by: str) -> Approval | None:
+def ask_permission(pending: Pending, *, by: str, card: ToolCard | None) -> Approval | None:
     """The person's word; None when they leave without one, and the call goes on waiting."""
     show_pending(pending)
     wide = pending.conversation is not None
@@ -57,13 +58,15 @@ def ask_permission(pending: Pending, *, by: str) -> Approval | None:
         said = ask_line(f"Run it? {choices}")
         if said is None:
             return None
-        approval = _understood(said.strip().lower(), pending, by=by, wide=wide)
+        approval = _understood(said.strip().lower(), pending, by=by, wide=wide, card=card)
         if approval is not None:
             return approval
     return None
 
 
-def _understood(said: str, pending: Pending, *, by: str, wide: bool) -> Approval | None:
+def _understood(
+    said: str, pending: Pending, *, by: str, wide: bool, card: ToolCard | None
+) -> Approval | None:
     match said:
         case "y" | "yes":
             return pending.approve(by=by)
@@ -72,23 +75,36 @@ def _understood(said: str, pending: Pending, *, by: str, wide: bool) -> Approval
         case "n" | "no":
             return pending.reject(by=by, reason=(ask_line("Why not? (may be empty) ") or "").strip() or None)
         case "e" | "edit":
-            return _edited(pending, by=by)
+            return _edited(pending, by=by, card=card)
         case _:
             return None
 
 
-def _edited(pending: Pending, *, by: str) -> Approval | None:
+def _edited(pending: Pending, *, by: str, card: ToolCard | None) -> Approval | None:
     """The call with other arguments; None when nothing was changed."""
     click.echo("Change arguments with KEY=VALUE or KEY:=JSON; an empty line runs it.", err=True)
     changed: dict[str, Any] = {}
     while line := (ask_line("  ") or "").strip():
         try:
-            changed |= read_pairs([line])
+            given = read_pairs([line])
+            check_names(pending, given, card)
+            changed |= given
         except click.BadParameter as wrong:
             click.echo(f"  {wrong.message}", err=True)
-    return edited(pending, changed, by=by) if changed else None
+    return edited(pending, changed, by=by, card=card) if changed else None
 
 
-def edited(pending: Pending, changed: Mapping[str, Any], *, by: str) -> Approval:
+def check_names(pending: Pending, changed: Mapping[str, Any], card: ToolCard | None) -> None:
+    """A slip in a name would leave the argument that was meant as it is, and run that."""
+    new = [name for name in changed if name not in pending.arguments]
+    if card is None or (unknown := unknown_argument(card, new)) is None:
+        return
+    name, near = unknown
+    message = f"{card.key} takes no {plain(name)!r}; it takes: {', '.join(plain(one) for one in near)}"
+    raise click.BadParameter(message, param_hint="KEY=VALUE")
+
+
+def edited(pending: Pending, changed: Mapping[str, Any], *, by: str, card: ToolCard | None) -> Approval:
     """Leave for the call with these arguments changed."""
+    check_names(pending, changed, card)
     return pending.approve(by=by, arguments={**pending.arguments, **changed})

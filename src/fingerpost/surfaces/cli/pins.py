@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fingerpost.surfaces.cli.commands import repeatable
 from fingerpost.surfaces.cli.options import house_options
 
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
     from fingerpost.records import Quarantined
     from fingerpost.router import Router
+    from fingerpost.settings import Settings
+    from fingerpost.store import Store
 
     Work = Callable[[Router], Awaitable[int]]
 
@@ -58,9 +61,8 @@ def pins(ctx: click.Context, config: Path | None, servers: Path | None, as_json:
             )
         output().print(made)
         if changed:
-            click.echo(
-                "Look at a change with `fingerpost pins diff TOOL`, then `fingerpost pins accept TOOL`."
-            )
+            onward = "Look at a change with `fingerpost pins diff TOOL`, then `fingerpost pins accept TOOL`."
+            click.echo(repeatable(onward))
         return 1 if changed else 0
 
     return _with_router(config, servers, work)
@@ -70,7 +72,14 @@ def pins(ctx: click.Context, config: Path | None, servers: Path | None, as_json:
 @click.argument("tool")
 @house_options
 def diff(tool: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
-    """Show what changed in the definition of TOOL since it was pinned."""
+    """Show what changed in the definition of TOOL since it was pinned.
+
+    Exit code 1 when something did.
+
+    \b
+    Example:
+      fingerpost pins diff github/get_me
+    """
 
     async def work(router: Router) -> int:
         entry = _held(router, tool)
@@ -118,21 +127,23 @@ def accept(tool: str, yes: bool, config: Path | None, servers: Path | None, as_j
 @click.argument("tool")
 @house_options
 def forget(tool: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
-    """Remove the pin of TOOL (its key); the next definition seen is pinned instead."""
-    from fingerpost.surfaces.cli.house import Asked, open_router, read_settings, run
+    """Remove the pin of TOOL (its key); the next definition seen is pinned instead.
 
-    loaded = read_settings(Asked(config, servers, as_json))
+    \b
+    Example:
+      fingerpost pins forget github/get_me
+    """
+    from fingerpost.surfaces.cli.house import with_store
 
-    async def work() -> int:
-        async with open_router(loaded) as router:  # connects nothing: a pin can outlive its server
-            if tool not in await router.store.pins.all():
-                click.echo(f"{tool} is not pinned.", err=True)
-                return 1
-            await router.store.pins.remove(tool)
-            click.echo(f"{tool} is no longer pinned.")
+    async def work(store: Store, _: Settings) -> int:  # a pin can outlive its server
+        if tool not in await store.pins.all():
+            click.echo(f"{tool} is not pinned.", err=True)
+            return 1
+        await store.pins.remove(tool)
+        click.echo(f"{tool} is no longer pinned.")
         return 0
 
-    return run(work)
+    return with_store(config, servers, work)
 
 
 def _with_router(config: Path | None, servers: Path | None, work: Work) -> int:

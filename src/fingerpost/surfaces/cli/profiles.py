@@ -38,7 +38,12 @@ def profiles(ctx: click.Context, config: Path | None, servers: Path | None, as_j
 @profiles.command("list")
 @house_options
 def list_(config: Path | None, servers: Path | None, as_json: bool) -> int:
-    """List the profiles: what each is for, who may use it, when it is meant, where it is written."""
+    """List the profiles: what each is for, who may use it, when it is meant, where it is written.
+
+    \b
+    Example:
+      fingerpost profiles list --json
+    """
     return _list(config, servers, as_json=as_json)
 
 
@@ -179,7 +184,12 @@ def _prompt(router: Router, name: str, view: View) -> str:
 @profiles.command()
 @house_options
 def check(config: Path | None, servers: Path | None, as_json: bool) -> int:
-    """Explain what is wrong with profiles: file, line and fix. Exit code 1 when something is."""
+    """Explain what is wrong with profiles: file, line and fix. Exit code 1 when something is.
+
+    \b
+    Example:
+      fingerpost profiles check --config team/fingerpost.toml
+    """
     from fingerpost.settings import check as find_problems
     from fingerpost.surfaces.cli.screen import plain, print_json
 

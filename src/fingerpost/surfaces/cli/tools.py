@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fingerpost.surfaces.cli.commands import repeatable
 from fingerpost.surfaces.cli.options import house_options, wait_option
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def _show_cards(router: Router, cards: list[ToolCard]) -> None:
     screen = output()
     screen.print(made)
     for line in _what_is_missing(router):
-        screen.print(line, style="yellow")
+        screen.print(repeatable(line), style="yellow")
 
 
 def _what_is_missing(router: Router) -> Iterator[str]:
@@ -170,12 +171,13 @@ def _what_is_missing(router: Router) -> Iterator[str]:
 
 
 def _say_unknown(router: Router, name: str) -> int:
+    from fingerpost.call.names import absent
+    from fingerpost.records import ToolCall
     from fingerpost.surfaces.cli.screen import plain
 
-    held = [entry for entry in router.catalog.quarantined if name in (entry.card.key, entry.card.name)]
-    if held:
-        click.echo(f"{plain(held[0].card.key)} is quarantined: its definition changed.", err=True)
-        click.echo(f"  fix: look at `fingerpost pins diff {plain(held[0].card.key)}`", err=True)
+    if away := absent(ToolCall(name=name, arguments={}), router.catalog, router.servers.statuses):
+        click.echo(plain(f"{away.tool} is not available: {away.reason}."), err=True)
+        click.echo(f"  fix: {plain(repeatable(away.fix))}", err=True)
         return 1
     click.echo(f"No tool is called {plain(name)!r}.", err=True)
     if near := router.tools.near(name):

@@ -61,7 +61,9 @@ def trace(identity: str, config: Path | None, servers: Path | None, as_json: boo
 def breakers(config: Path | None, servers: Path | None, as_json: bool) -> int:
     """Show the circuit breaker of every server that ever had one move, newest state first.
 
-    A breaker belongs to a running Fingerpost; this reads what they recorded.
+    A breaker belongs to a running Fingerpost; this reads what they recorded. It
+    heals by itself. To close one at once use the console of `fingerpost serve`,
+    under Servers, or POST /api/servers/NAME/breaker/reset.
 
     \b
     Example:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fingerpost.surfaces.cli.commands import repeatable
 from fingerpost.surfaces.cli.options import house_options, wait_option
 
 if TYPE_CHECKING:
@@ -73,28 +74,13 @@ async def explain_tool(
 
 def _missing(router: Router, tool: str) -> Iterator[str]:
     """Why a tool is not in the catalog: held back, switched off, refused, its server away, or unknown."""
-    for entry in router.catalog.quarantined:
-        if tool in (entry.card.key, entry.card.name, entry.card.exposed_name):
-            key = entry.card.key
-            yield f"{key} is not offered because its definition changed since it was first seen."
-            yield f"Look at the change with `fingerpost pins diff {key}` and accept it there."
-            return
-    for drop in router.catalog.dropped:
-        if tool in (drop.name, f"{drop.server}/{drop.name}"):
-            yield f"{drop.server}/{drop.name} is not in the catalog: {drop.reason}."
-            return
-    if (card := router.catalog.shut.get(tool)) is not None:
-        yield f"{card.key} is not offered: {router.catalog.why_shut(card)}."
-        yield "Switch it on again in the console of `fingerpost serve`, under Tools."
+    from fingerpost.call.names import absent
+    from fingerpost.records import ToolCall
+
+    if away := absent(ToolCall(name=tool, arguments={}), router.catalog, router.servers.statuses):
+        yield f"{away.tool} is not offered: {away.reason}."
+        yield repeatable(away.fix)
         return
-    owner = tool.partition("/")[0]
-    for status in router.servers.statuses:
-        if status.name == owner and not router.tools.by_server(owner):
-            yield f"The tools of {owner} are not known: the server is {status.state}" + (
-                f" ({status.reason})." if status.reason else "."
-            )
-            yield "See `fingerpost servers`."
-            return
     yield f"No tool is called {tool!r}."
     if near := router.tools.near(tool):
         yield "Did you mean " + ", ".join(near) + "?"

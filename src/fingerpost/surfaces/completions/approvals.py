@@ -1,21 +1,14 @@
-"""Holding a request while a person decides, and what a caller reads when that takes too long."""
+"""What a caller reads while a request waits for a person, and how it is known again."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final
 
-import anyio
-
-from fingerpost.errors import StoreError
-from fingerpost.events import ApprovalDecided
-from fingerpost.records import Decision, Message, Pending
-from fingerpost.router import Router
+from fingerpost.records import Message, Pending
 from fingerpost.surfaces.completions.messages import Talk, split
 from fingerpost.surfaces.web.links import approval_page
 
-LOOK_EVERY_S: Final = 1.0  # a decision made in another process is told to nobody here
 _NOTE = re.compile(r"\(approval (?P<id>apr_[0-9a-f]{32})\)\s*$")
 
 
@@ -53,32 +46,3 @@ def _note_in(history: Sequence[Message]) -> tuple[int, str] | None:
         if message.role not in ("system", "developer"):
             return None
     return None
-
-
-async def decided(router: Router, pending_id: str, seconds: float) -> bool:
-    """Whether the call is decided about (or its time is over) within so many seconds."""
-    found = False
-    with anyio.move_on_after(seconds), router.live.subscribe() as events:
-        async with anyio.create_task_group() as tasks:
-
-            async def listen() -> None:
-                nonlocal found
-                async for event in events:
-                    if isinstance(event, ApprovalDecided) and event.pending_id == pending_id:
-                        found = True
-                        tasks.cancel_scope.cancel()
-
-            tasks.start_soon(listen)
-            while not await _stands(router, pending_id):  # noqa: ASYNC110 - other processes tell nobody
-                await anyio.sleep(LOOK_EVERY_S)
-            found = True
-            tasks.cancel_scope.cancel()
-    return found
-
-
-async def _stands(router: Router, pending_id: str) -> bool:
-    try:
-        pending = await router.store.approvals.get(pending_id)
-    except StoreError:  # it may be back before the time is over
-        return False
-    return pending is None or pending.decision is not Decision.WAITING

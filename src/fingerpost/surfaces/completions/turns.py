@@ -21,6 +21,7 @@ from fingerpost.surfaces.completions.asking import Turn, asking_for
 from fingerpost.surfaces.completions.faults import ApiFault, fault_of
 from fingerpost.surfaces.completions.hidden import Hidden
 from fingerpost.surfaces.completions.messages import Talk
+from fingerpost.surfaces.web.deciding import decided
 from fingerpost.surfaces.web.links import approval_page
 
 MOST_WAITS: Final = 50  # calls of one request a person decides about, while it is held
@@ -96,8 +97,8 @@ class Turns:
         routes = [route]
         until = time.monotonic() + self._router.settings.completions.approval_seconds
         while route.outcome is RouteOutcome.WAITING and route.pending is not None:
-            decided = await self._decided(route.pending, until - time.monotonic(), listener)
-            if not decided or len(routes) > MOST_WAITS:
+            settled = await self._decided(route.pending, until - time.monotonic(), listener)
+            if not settled or len(routes) > MOST_WAITS:
                 break
             route = await self._resumed(route.pending.pending_id, asking, listener)
             routes.append(route)
@@ -191,7 +192,7 @@ class Turns:
         if listener is not None:
             where = approval_page(self._address, pending.pending_id)
             await listener.note(f"{pending.tool} waits for approval at {where}")
-        return await approvals.decided(self._router, pending.pending_id, seconds)
+        return await decided(self._router, pending.pending_id, seconds)
 
     # -- the end ------------------------------------------------------------------------------------
 

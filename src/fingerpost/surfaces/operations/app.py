@@ -111,7 +111,7 @@ class Operations:
         """In numbers alone: whoever reads this need not be known to us."""
         statuses = [s for s in self._router.servers.statuses if s.state is not ServerState.DISABLED]
         trying = sum(status.state in _NOT_YET for status in statuses)
-        store = await self._waiting() is not None
+        store = await self._waiting() is not None and not self._router.store.statistics.refused
         ready = store and not trying
         told = {
             "ready": ready,

@@ -1,7 +1,7 @@
 """One request and its answer on a connection: an answer of known length goes out in one piece.
 
 uvicorn writes head and body apart: two system calls, and a client that is woken for a head
-it can do nothing with yet.
+it can do nothing with yet. And it sends chunks to clients of HTTP/1.0, which know none.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ class WholeCycle(RequestResponseCycle):
     """uvicorn's, except that a head which says how long its body is waits for that body."""
 
     _start: HTTPResponseStartEvent | None = None
+    _until_closed = False  # where the body ends is where the connection does
     _length: int | None = None  # of the body to come
     whole_body: bytes | None = None  # of the request, where it came in one piece with its head
 
@@ -43,6 +44,9 @@ class WholeCycle(RequestResponseCycle):
             self._length = _length_of(message)
             if self._length is not None:
                 return
+            if self.scope["http_version"] == "1.0" and not _says_length(message):
+                self._until_closed = True
+                self.chunked_encoding = False
         if (start := self._start) is not None:
             self._start = None
             if message["type"] == "http.response.body" and self._write_whole(start, message):
@@ -50,6 +54,8 @@ class WholeCycle(RequestResponseCycle):
             await super().send(start)
             if message is start:
                 return
+        if self._until_closed and message["type"] == "http.response.body":
+            self.expected_content_length = len(message.get("body", b""))
         await super().send(message)
 
     def _write_whole(self, start: HTTPResponseStartEvent, message: HTTPResponseBodyEvent) -> bool:
@@ -81,6 +87,10 @@ class WholeCycle(RequestResponseCycle):
             self.transport.close()
         self.on_response()
         return True
+
+
+def _says_length(start: HTTPResponseStartEvent) -> bool:
+    return any(name == b"content-length" for name, _ in start.get("headers", ()))
 
 
 def _length_of(start: HTTPResponseStartEvent) -> int | None:

@@ -24,6 +24,7 @@ from fingerpost.surfaces.gateway.asking.once import first_use
 from fingerpost.surfaces.gateway.asking.round import INPUT_REQUIRED, Round, answers_of, question
 from fingerpost.surfaces.gateway.asking.state import BadState, Seal, Sealed, binding_of
 from fingerpost.surfaces.gateway.exchange import Refusal
+from fingerpost.surfaces.web.deciding import decided
 
 MOST_CARRIED: Final = 256 * 1024  # of a server's own state and answers, inside of ours
 
@@ -41,10 +42,18 @@ class Approving:
         """Ask a client with a session. Whether the call is decided, by this person or by anybody."""
         pending = await self._pending(pending_id)
         answer: JsonObject = {"action": "cancel"}
-        # A client that cannot be asked after all has said nothing: the call waits in the inbox.
-        with anyio.move_on_after(self._seconds), suppress(Refusal):
-            answer = await current.exchange.ask(ELICIT, self._form(current, pending))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._withdraw_when_decided, pending_id, tasks.cancel_scope)
+            # A client that cannot be asked after all has said nothing: the call waits in the inbox.
+            with anyio.move_on_after(self._seconds), suppress(Refusal):
+                answer = await current.exchange.ask(ELICIT, self._form(current, pending))
+            tasks.cancel_scope.cancel()
         return await self._take(current, pending, answer)
+
+    async def _withdraw_when_decided(self, pending_id: str, question: anyio.CancelScope) -> None:
+        """Somebody may decide elsewhere, in the terminal or the console: nobody waits for this one then."""
+        if await decided(self._router, pending_id, self._seconds):
+            question.cancel()
 
     async def ask_later(self, current: Round, pending_id: str) -> Outcome | None:
         """The question for a client without a session to take away; None when it cannot carry that much."""

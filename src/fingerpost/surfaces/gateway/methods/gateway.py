@@ -122,7 +122,7 @@ class GatewayMethods:
 
     def left(self, session: str) -> None:
         """A session or a listening stream ended: drop what was held for it."""
-        self._levels.forget(session)
+        self._logging.left(session)
         self._subscriptions.left(session)
 
 

@@ -21,13 +21,15 @@ class Levels:
         """What this session asked for; None where it never did."""
         return None if session is None else self._levels.get(session)
 
-    def forget(self, session: str) -> None:
-        self._levels.pop(session, None)
+    def forget(self, session: str) -> bool:
+        """Whether there was anything to forget."""
+        return self._levels.pop(session, None) is not None
 
     @property
-    def lowest(self) -> str:
-        """The most that anybody wants to hear."""
-        return min(self._levels.values(), key=LEVELS.index, default=USUAL)
+    def lowest(self) -> str | None:
+        """The most that anybody asked for; None where those who never said want at least as much."""
+        lowest = min(self._levels.values(), key=LEVELS.index, default=None)
+        return None if lowest is None or LEVELS.index(lowest) > LEVELS.index(USUAL) else lowest
 
     def wants(self, session: str | None, level: object) -> bool:
         """Whether a message of this level is for that session. Unknown levels are."""

@@ -10,14 +10,17 @@ from fingerpost.errors import FingerpostError
 from fingerpost.records import JsonObject
 from fingerpost.router import Router
 from fingerpost.surfaces.gateway.exchange import ClientRequest, Exchange, Refusal
-from fingerpost.surfaces.gateway.methods.levels import LEVELS, Levels
+from fingerpost.surfaces.gateway.methods.levels import LEVELS, USUAL, Levels
 
 INVALID_PARAMS: Final = -32602
 METHOD: Final = "logging/setLevel"
 
 
 class Logging:
-    """Sets levels. Servers are shared, so they are asked for the most that anybody wants to hear."""
+    """Sets levels. Servers are shared, so they are asked for the most that anybody wants to hear.
+
+    Never for less than those want who did not say: each session's own level is kept to by us.
+    """
 
     def __init__(self, router: Router, *, levels: Levels, tasks: TaskGroup, seconds: float) -> None:
         self._router = router
@@ -31,11 +34,23 @@ class Logging:
         if level not in LEVELS:
             raise Refusal(INVALID_PARAMS, f"`level` must be one of {', '.join(LEVELS)}")
         self._levels.put(request.session or request.caller_key, str(level))
-        for status in self._router.servers.statuses:
-            if self._has_logs(status.name) and self._told.get(status.name) != self._levels.lowest:
-                self._told[status.name] = self._levels.lowest
-                self._tasks.start_soon(self._tell, status.name, self._levels.lowest)
+        self._tell_servers()
         return {}
+
+    def left(self, session: str) -> None:
+        """A session ended: what only it wanted to hear need not be said any more."""
+        if self._levels.forget(session):
+            self._tell_servers()
+
+    def _tell_servers(self) -> None:
+        lowest = self._levels.lowest
+        for status in self._router.servers.statuses:
+            told = self._told.get(status.name)
+            # A server that was never told says what it thinks right, and those who never said hear that.
+            level = lowest or (None if told is None else USUAL)
+            if level is not None and level != told and self._has_logs(status.name):
+                self._told[status.name] = level
+                self._tasks.start_soon(self._tell, status.name, level)
 
     def _has_logs(self, server: str) -> bool:
         materials = self._router.servers.materials(server)

@@ -26,6 +26,7 @@ LISTS: Final[Mapping[str, Kind]] = {
 FRESH_MS: Final = 30_000
 _NOTHING: Final[JsonObject] = {}
 _OURS: Final = frozenset(("_meta", "inputResponses", "requestState"))
+_REFERENCES: Final[Mapping[str, str]] = {"ref/prompt": "name", "ref/resource": "uri"}  # what names each
 
 
 class MaterialMethods:
@@ -83,17 +84,20 @@ class MaterialMethods:
         where = (await self.shelf(request)).collection.prompt(name)
         if where is None:
             raise Refusal(INVALID_PARAMS, f"Unknown prompt: {name[:80]!r}; prompts/list has them")
+        _check_texts(request, "arguments", request.params.get("arguments"))
         server, original = where
         return await self._ask(request, exchange, server, {"name": original})
 
     async def complete(self, request: ClientRequest, exchange: Exchange) -> JsonObject:
         """`completion/complete`, from the server whose prompt or template it is about."""
-        given = request.params.get("ref")
-        reference = given if isinstance(given, Mapping) else _NOTHING
-        member = "name" if reference.get("type") == "ref/prompt" else "uri"
-        name = reference.get(member)
-        if not isinstance(name, str):
-            raise Refusal(INVALID_PARAMS, "completion/complete needs a `ref` to a prompt or a resource")
+        reference = _object(request.params.get("ref"))
+        kind = reference.get("type")
+        member = _REFERENCES.get(kind) if isinstance(kind, str) else None
+        name = None if member is None else reference.get(member)
+        if member is None or not isinstance(name, str):
+            message = f"{request.method} needs a `ref`: ref/prompt and a `name`, or ref/resource and a `uri`"
+            raise Refusal(INVALID_PARAMS, message)
+        _check_completion(request)
         collection = (await self.shelf(request)).collection
         where = collection.prompt(name) if member == "name" else collection.template(name)
         if where is None:
@@ -110,8 +114,10 @@ class MaterialMethods:
         *,
         uri: str | None = None,
     ) -> JsonObject:
-        """The request as it came, except for what is called otherwise there."""
-        params: dict[str, Json] = {key: value for key, value in request.params.items() if key not in _OURS}
+        """The request as it came, except for what is called otherwise there. A null is as good as nothing."""
+        params: dict[str, Json] = {
+            key: value for key, value in request.params.items() if key not in _OURS and value is not None
+        }
         params.update(changed)
         passage = passage_of(request, log_level=self._levels.of(request.session))
         try:
@@ -130,6 +136,36 @@ def text_of(request: ClientRequest, member: str) -> str:
     if not isinstance(value, str) or not value:
         raise Refusal(INVALID_PARAMS, f"{request.method} needs `{member}`, as text")
     return value
+
+
+def _object(value: Json) -> JsonObject:
+    return value if isinstance(value, Mapping) else _NOTHING
+
+
+def _check_completion(request: ClientRequest) -> None:
+    """Raises `Refusal` unless the argument and its surroundings are what the protocol says."""
+    argument = _object(request.params.get("argument"))
+    if not all(isinstance(argument.get(member), str) for member in ("name", "value")):
+        message = f"{request.method} needs an `argument` with its `name` and its `value` so far, both as text"
+        raise Refusal(INVALID_PARAMS, message)
+    context = request.params.get("context")
+    if context is not None and not isinstance(context, Mapping):
+        raise Refusal(INVALID_PARAMS, f"the `context` of {request.method} must be an object")
+    _check_texts(request, "context.arguments", _object(context).get("arguments"))
+
+
+def _check_texts(request: ClientRequest, member: str, given: Json) -> None:
+    """Raises `Refusal` for what is there and no object of texts.
+
+    One connection to a server is for all callers, and there are servers that do not survive a number.
+    """
+    if given is None:
+        return
+    if not isinstance(given, Mapping):
+        raise Refusal(INVALID_PARAMS, f"the `{member}` of {request.method} must be an object, by name")
+    for name, value in given.items():
+        if not isinstance(value, str):
+            raise Refusal(INVALID_PARAMS, f"{name[:80]!r} in the `{member}` of {request.method} must be text")
 
 
 def not_found(request: ClientRequest, uri: str) -> Refusal:

@@ -80,19 +80,21 @@ class News:
     def _wake(self) -> None:
         self._something.set()
 
-    def heard(self, server: str, method: str, params: JsonObject) -> None:
-        """A server said something outside of any request."""
+    def heard(self, server: str, method: str, params: JsonObject, caller: str | None) -> None:
+        """A server said something outside of any request; to this caller alone where one is named."""
         if method == UPDATED:
             self._subscriptions.updated(server, params)
         elif method == MESSAGE:
-            self._pass_on(server, params)
+            self._pass_on(server, params, caller)
         elif method.endswith("/list_changed"):
             self._wake()
 
-    def _pass_on(self, server: str, params: JsonObject) -> None:
+    def _pass_on(self, server: str, params: JsonObject, caller: str | None) -> None:
         """A log message that belongs to no request: for sessions that may use the server and want to hear."""
 
         def for_them(request: ClientRequest) -> bool:
+            if caller not in (None, request.caller_key):
+                return False
             viewer = self._viewer(request)
             if viewer is None or not self._levels.wants(request.session, params.get("level")):
                 return False

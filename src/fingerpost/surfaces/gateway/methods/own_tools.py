@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final, Protocol, cast
 
 from fingerpost.call import reread
+from fingerpost.call.arguments.scalars import read_as
 from fingerpost.call.names import NotFound, resolve
 from fingerpost.records import Json, JsonObject, Outcome, ToolCall
 from fingerpost.router import Router
@@ -138,8 +139,8 @@ def _onward(outcome: Outcome, wish: ToolCall) -> list[JsonObject]:
 
 
 def _limit(given: Json) -> int:
-    if isinstance(given, str) and given.strip().isdigit():
-        given = int(given)
+    if (reading := read_as("integer", given)) is not None:  # many models write it as text
+        given = reading.value
     if not isinstance(given, int) or isinstance(given, bool):
         return USUAL_LIMIT
     return min(max(given, 1), own.MOST_FOUND)

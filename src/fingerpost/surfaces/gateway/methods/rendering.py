@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from fingerpost.records import Json, JsonObject, Outcome, ToolCard
 from fingerpost.surfaces.gateway.exchange import Refusal
+from fingerpost.surfaces.gateway.offers.boxing import boxed, is_boxed
 from fingerpost.surfaces.gateway.offers.encoding import encoded
 from fingerpost.surfaces.gateway.offers.own import READ
 
@@ -34,17 +35,20 @@ def rendered(outcome: Outcome, card: ToolCard | None, *, modern: bool) -> JsonOb
 def _answered(outcome: Outcome, result: JsonObject, card: ToolCard | None, *, modern: bool) -> JsonObject:
     if result.get("resultType") == "input_required":
         return result
+    if not modern and not isinstance(result.get("structuredContent", _EMPTY), Mapping):
+        result = _for_older(result, card)
     content = _blocks(result)
     trimmed = outcome.digest is not None and outcome.digest.trimmed
     if not trimmed and sum(map(_size, content)) <= MOST_ATTACHED:
-        return _noted(_for_era(result, modern=modern), outcome)
+        return _noted(result, outcome)
     return _cut(outcome, result, content, card)
 
 
-def _for_era(result: JsonObject, *, modern: bool) -> JsonObject:
+def _for_older(result: JsonObject, card: ToolCard | None) -> JsonObject:
     """Before 2026-07-28 structured content had to be an object; a list or a number would be refused."""
-    if modern or isinstance(result.get("structuredContent", _EMPTY), Mapping):
-        return result
+    structured = result["structuredContent"]
+    if structured is not None or (card is not None and is_boxed(card.definition.get("outputSchema"))):
+        return {**result, "structuredContent": boxed(structured)}
     return {key: value for key, value in result.items() if key != "structuredContent"}
 
 

@@ -26,7 +26,9 @@ SUBSCRIBE: Final = "resources/subscribe"
 UNSUBSCRIBE: Final = "resources/unsubscribe"
 MOST_OF_ONE: Final = 1000  # resources one session may watch
 INVALID_PARAMS: Final = -32602
+CHANGES: Final = ("toolsListChanged", "promptsListChanged", "resourcesListChanged")  # what is told when asked
 _LEAVING_S: Final = 10.0
+_NOTHING: Final[JsonObject] = {}
 
 Watched = tuple[str, str]  # server, and its own name for the resource
 
@@ -67,10 +69,11 @@ class Subscriptions:
         return {}
 
     async def listen(self, request: ClientRequest, exchange: Exchange) -> JsonObject:
-        """`subscriptions/listen`: what of it is honoured. A resource that cannot be watched is left out."""
-        wanted = request.params.get("notifications")
-        honoured: dict[str, Json] = dict(cast("JsonObject", wanted)) if isinstance(wanted, Mapping) else {}
-        uris = honoured.get("resourceSubscriptions")
+        """`subscriptions/listen`: what of it is honoured. What we never tell or cannot watch is left out."""
+        given = request.params.get("notifications")
+        wanted = cast("JsonObject", given) if isinstance(given, Mapping) else _NOTHING
+        honoured: dict[str, Json] = {change: True for change in CHANGES if wanted.get(change) is True}
+        uris = wanted.get("resourceSubscriptions")
         if isinstance(uris, list | tuple):
             honoured["resourceSubscriptions"] = await self._watch_all(request, cast("Sequence[Json]", uris))
         return {"notifications": honoured}

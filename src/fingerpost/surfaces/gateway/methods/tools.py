@@ -13,6 +13,7 @@ from fingerpost.surfaces.gateway.asking import AskedCalls
 from fingerpost.surfaces.gateway.exchange import ClientRequest, Encoded, Exchange, Refusal
 from fingerpost.surfaces.gateway.methods.context import INVALID_PARAMS, UnknownTool, context_of
 from fingerpost.surfaces.gateway.methods.levels import Levels
+from fingerpost.surfaces.gateway.methods.mirrored import check_headers
 from fingerpost.surfaces.gateway.methods.own_tools import OwnTools
 from fingerpost.surfaces.gateway.methods.passage import intent_of, passage_of
 from fingerpost.surfaces.gateway.methods.readiness import Readiness
@@ -55,16 +56,27 @@ class ToolMethods:
             offer = await self._settled_offer(request)
             if any(tool["name"] == name for tool in offer.own_tools):
                 return await self._own.answer(request, exchange, offer, wish)
-        return await self.run(request, exchange, wish, intent=intent_of(request))
+        headers = request.headers if request.modern else None
+        return await self.run(request, exchange, wish, intent=intent_of(request), headers=headers)
 
     async def _settled_offer(self, request: ClientRequest) -> Offer:
         await self._readiness.wait()
         return await self._offers.prepared(request.endpoint, request.principal)
 
     async def run(
-        self, request: ClientRequest, exchange: Exchange, wish: ToolCall, *, intent: str
+        self,
+        request: ClientRequest,
+        exchange: Exchange,
+        wish: ToolCall,
+        *,
+        intent: str,
+        headers: Mapping[str, str] | None = None,
     ) -> JsonObject:
-        """Run a tool of a server. One that this caller may not see does not exist for them."""
+        """Run a tool of a server. One that this caller may not see does not exist for them.
+
+        `headers` must repeat the arguments that the tool wants repeated. There are none to compare
+        without HTTP, nor of `call_tool`, whose own arguments they would be.
+        """
         offer = await self._offers.prepared(request.endpoint, request.principal)
         context = context_of(request, offer, intent)
         card = offer.view.visible.by_exposed_name(wish.name)
@@ -77,6 +89,9 @@ class ToolMethods:
             card, wish = found.card, _resolved(found)
         else:
             wish = ToolCall(name=card.key, arguments=wish.arguments)
+        if headers and (schema := self._offers.mirrored(card)) is not None:
+            repair = self._router.settings.flags.argument_repair
+            check_headers(card, schema, wish.arguments, headers, repair=repair)
         passage = passage_of(request, log_level=self._levels.of(request.session))
         outcome = await self._calls.call(request, exchange, wish, context, passage, server=card.server)
         if intent:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import cast
 
 from mcp_types import Tool
 
 from fingerpost.records import Json, JsonObject, ToolCard
 from fingerpost.servers.definitions import may_name_headers
+from fingerpost.surfaces.gateway.offers.boxing import boxed_schema, is_boxed
 from fingerpost.surfaces.gateway.offers.conforming import conforming
 from fingerpost.surfaces.gateway.offers.encoding import encoded
 
@@ -29,14 +29,21 @@ def offered(card: ToolCard, *, modern: bool) -> JsonObject:
         made["inputSchema"] = {"type": "object"}
     elif "type" not in schema:
         made["inputSchema"] = {"type": "object", **schema}  # it was meant; many clients insist on it
-    if not modern and not _is_object_schema(made.get("outputSchema")):
-        made.pop("outputSchema", None)  # before 2026-07-28 a result could only be an object
+    if not modern and "outputSchema" in made:
+        _show_to_older(made, made["outputSchema"])
     # Its name and its schema are right, or it would not be in the catalog: something is always left.
     return conforming(made, Tool) or {"name": card.exposed_name, "inputSchema": made["inputSchema"]}
 
 
-def _is_object_schema(schema: object) -> bool:
-    return isinstance(schema, Mapping) and cast("Mapping[str, object]", schema).get("type") == "object"
+def _show_to_older(made: dict[str, Json], output: Json) -> None:
+    """Before 2026-07-28 a result could only be an object, and its schema had to say so."""
+    if isinstance(output, Mapping):
+        if output.get("type") == "object":
+            return
+        if is_boxed(output):
+            made["outputSchema"] = boxed_schema(output)
+            return
+    del made["outputSchema"]
 
 
 @dataclass(slots=True)

@@ -114,11 +114,15 @@ class ToolOffers:
         return self._offers.get(key), place, scopes, key
 
     def header_schema(self, endpoint: Endpoint, principal: Principal, name: str) -> JsonObject | None:
-        """The schema of a tool's arguments, where some of them must be repeated in headers."""
+        """`mirrored` of the tool that is listed under this name, where this caller may see it."""
         card = self._router.tools.by_exposed_name(name)
-        if card is None or not self._definitions.wants_headers(card):
+        if card is None or (schema := self.mirrored(card)) is None:
             return None
-        if self.of(endpoint, principal).view.visible.get(card.key) is None:
+        return schema if self.of(endpoint, principal).view.visible.get(card.key) is not None else None
+
+    def mirrored(self, card: ToolCard) -> JsonObject | None:
+        """The schema of a tool's arguments, where some of them must be repeated in headers."""
+        if not self._definitions.wants_headers(card):
             return None
         schema = card.definition.get("inputSchema")
         return schema if isinstance(schema, Mapping) else None

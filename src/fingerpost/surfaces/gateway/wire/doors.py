@@ -10,7 +10,7 @@ from fingerpost.records import Principal
 from fingerpost.surfaces.gateway.wire.codec import INVALID_REQUEST
 from fingerpost.surfaces.gateway.wire.http import HttpFault, Inbound
 from fingerpost.surfaces.web.asgi import Header
-from fingerpost.surfaces.web.gate import Gate
+from fingerpost.surfaces.web.gate import Denial, Gate
 from fingerpost.surfaces.web.pages import page_headers
 
 _EXPOSED: Final = b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate"
@@ -20,6 +20,7 @@ _HEADERS: Final = (
     "Mcp-Session-Id, MCP-Protocol-Version, Mcp-Method, Mcp-Name"
 )
 _KEPT: Final = (b"access-control-max-age", b"600")
+_CANNOT_TELL: Final = 503
 
 
 @frozen(kw_only=False)
@@ -40,6 +41,7 @@ class Doors:
         """Who this is. Raises `HttpFault` for those who may not come in; the gate has told of them."""
         admitted = await self._gate.admit(inbound.headers, inbound.endpoint, remote=inbound.remote)
         if isinstance(admitted, Principal):
+            inbound.admission.gate = self._gate
             return admitted
         raise HttpFault(
             admitted.status,
@@ -62,3 +64,15 @@ class Doors:
         named = [_HEADERS, *(name for name in wanted if name.lower().startswith("mcp-param-"))]
         taken = (b"access-control-allow-headers", ", ".join(named).encode("latin-1"))
         return Preflight(204, (*allowed, _METHODS, taken, _KEPT))
+
+
+async def is_still_admitted(inbound: Inbound, principal: Principal) -> bool:
+    """Whether a stream may stay open: the key it was opened with may have been revoked, or be past its time.
+
+    A gate that cannot tell at the moment ends nothing: a store that is away for a while would end all.
+    """
+    gate = inbound.admission.gate
+    if gate is None:
+        return True
+    answer = await gate.admit(inbound.headers, inbound.endpoint, remote=inbound.remote)
+    return answer.status == _CANNOT_TELL if isinstance(answer, Denial) else answer == principal

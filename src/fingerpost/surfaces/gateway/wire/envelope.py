@@ -48,9 +48,9 @@ def read_message(value: Any) -> Message:
     if raw.get("jsonrpc") != "2.0":
         problem = 'A message needs "jsonrpc": "2.0".'
         raise NotAMessage(problem)
-    request_id = _id_of(raw)
     if "method" not in raw and ("result" in raw or "error" in raw):
-        return Message("response", request_id, "", {}, raw)
+        return Message("response", _answered_id(raw), "", {}, raw)
+    request_id = _id_of(raw)
     method = raw.get("method")
     if not isinstance(method, str) or not 0 < len(method) <= METHOD_CHARACTERS:
         problem = "A request needs the name of a method."
@@ -62,6 +62,11 @@ def read_message(value: Any) -> Message:
         problem = "The params of a request are an object."
         raise NotAMessage(problem, request_id)
     return Message("request" if "id" in raw else "notification", request_id, method, params, raw)
+
+
+def _answered_id(raw: JsonObject) -> RequestId | None:
+    """An error that could not be matched to a request has the id null, or none."""
+    return None if "error" in raw and raw.get("id") is None else _id_of(raw)
 
 
 def _id_of(raw: JsonObject) -> RequestId | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Final
 
 import anyio
-import anyio.to_thread
+
+from fingerpost.surfaces.gateway.wire.blocking import Blocking
 
 CHUNK: Final = 64 * 1024
 MAX_UNREAD: Final = 8 * 1024 * 1024  # bytes a client may leave lying before whoever writes has to wait
@@ -22,21 +23,24 @@ async def read_lines(descriptor: int, *, limit: int) -> AsyncGenerator[bytes | T
     """Every line without its end, until the other side closes."""
     rest = bytearray()
     skipping = False
-    while chunk := await anyio.to_thread.run_sync(os.read, descriptor, CHUNK, abandon_on_cancel=True):
-        *whole, tail = chunk.split(b"\n")
-        for part in whole:
-            line = bytes(rest) + part
-            rest.clear()
-            if skipping or len(line) > limit:
-                skipping = False
-                yield TooLong()
-            elif line.strip():
-                yield line
-        rest += tail
-        if len(rest) > limit:
-            rest.clear()
-            skipping = True
-    if rest.strip():
+    with closing(Blocking("fingerpost-reading")) as thread:
+        while chunk := await thread.call(os.read, descriptor, CHUNK):
+            *whole, tail = chunk.split(b"\n")
+            for part in whole:
+                line = bytes(rest) + part
+                rest.clear()
+                if skipping or len(line) > limit:
+                    skipping = False
+                    yield TooLong()
+                elif line.strip():
+                    yield line
+            rest += tail
+            if len(rest) > limit:
+                rest.clear()
+                skipping = True
+    if skipping:
+        yield TooLong()
+    elif rest.strip():
         yield bytes(rest)
 
 
@@ -61,6 +65,10 @@ class Writer:
 
     async def run(self) -> None:
         """Write until `close`; raises `OSError` when the client is gone."""
+        with closing(Blocking("fingerpost-writing")) as thread:
+            await self._run(thread)
+
+    async def _run(self, thread: Blocking) -> None:
         while self._waiting or not self._closed:
             await self._filled.wait()
             self._filled = anyio.Event()
@@ -69,7 +77,7 @@ class Writer:
             self._emptied = anyio.Event()
             if lines:
                 data = b"\n".join([*lines, b""])
-                await anyio.to_thread.run_sync(self._write_all, data, abandon_on_cancel=True)
+                await thread.call(self._write_all, data)
 
     def close(self) -> None:
         """What waits is still written, then `run` ends."""

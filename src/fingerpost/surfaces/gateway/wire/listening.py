@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -24,6 +25,7 @@ from fingerpost.surfaces.gateway.wire.sessions import Sessions
 MAX_STREAMS: Final = 1000
 MAX_WAITING: Final = 256  # news a client has not taken; then its stream ends and it looks again
 MAX_RESOURCES: Final = 10_000
+LOOK_EVERY_S: Final = 10.0
 SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
 _KINDS: Final = {
     "notifications/tools/list_changed": "toolsListChanged",
@@ -114,8 +116,20 @@ class Listening:
         return news.method == "notifications/resources/updated" and news.params.get("uri") in self._uris
 
 
-async def listen(premises: Premises, listening: Listening, exchange: Exchange) -> None:
-    """Send the agreement, then news, until the stream is ended or the client leaves."""
+async def _always() -> bool:
+    return True
+
+
+async def listen(
+    premises: Premises,
+    listening: Listening,
+    exchange: Exchange,
+    may_go_on: Callable[[], Awaitable[bool]] = _always,
+) -> None:
+    """Send the agreement, then news, until the stream is ended, may not go on, or the client leaves.
+
+    `may_go_on` is asked before news are sent, and now and then without any.
+    """
     leave = premises.audience.add(listening)
     premises.listening += 1
     end_with_us = premises.at_close(listening.end)
@@ -124,9 +138,13 @@ async def listen(premises: Premises, listening: Listening, exchange: Exchange) -
             "notifications/subscriptions/acknowledged",
             listening.stamped({"notifications": listening.honoured}),
         )
-        while (waiting := await listening.next()) is not None:
+        waiting: list[News] | None = []
+        while waiting is not None and await may_go_on():
             for news in waiting:
                 await exchange.notify(news.method, listening.stamped(news.params))
+            waiting = []
+            with anyio.move_on_after(LOOK_EVERY_S):
+                waiting = await listening.next()
     finally:
         premises.listening -= 1
         leave()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final, cast
 
 from mcp.shared.inbound import (
@@ -13,7 +14,9 @@ from mcp.shared.inbound import (
     unsupported_protocol_version_rejection,
     validate_mcp_param_headers,
 )
+from mcp_types import PROTOCOL_VERSION_META_KEY
 from mcp_types.jsonrpc import HEADER_MISMATCH
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from fingerpost.records import JsonObject, Principal
 from fingerpost.surfaces.gateway.exchange import ClientRequest, Refusal
@@ -27,6 +30,7 @@ from fingerpost.surfaces.gateway.wire.codec import (
     result_message,
 )
 from fingerpost.surfaces.gateway.wire.describing import discover_result
+from fingerpost.surfaces.gateway.wire.doors import is_still_admitted
 from fingerpost.surfaces.gateway.wire.envelope import Message, name_of_client
 from fingerpost.surfaces.gateway.wire.http import HttpFault, Inbound, accepted, for_others
 from fingerpost.surfaces.gateway.wire.listening import Listening, listen
@@ -39,6 +43,7 @@ from fingerpost.surfaces.web.gate import Endpoint
 GONE: Final = frozenset(
     {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
 )
+_SPOKEN: Final = (*HANDSHAKE_PROTOCOL_VERSIONS, *MODERN_PROTOCOL_VERSIONS)
 _ROUTING: Final = frozenset({"mcp-protocol-version", "mcp-method", "mcp-name"})
 _PARAM_PREFIX: Final = MCP_PARAM_HEADER_PREFIX.lower()
 
@@ -83,7 +88,7 @@ def checked(
         return refused(request_id, Refusal(HEADER_MISMATCH, f"The header {twice[0]} came more than once."))
     verdict = classify_inbound_request(message.raw, headers=headers)
     if isinstance(verdict, InboundLadderRejection):
-        return _rejected(request_id, verdict)
+        return _rejected(request_id, _unknown_version(message, headers) or verdict)
     if message.method in GONE:
         return refused(request_id, no_such_method(message.method))
     capabilities: Any = verdict.client_capabilities
@@ -103,6 +108,15 @@ def checked(
     )
     rejection = _wrong_parameter_headers(premises, request, inbound)
     return request if rejection is None else _rejected(request_id, rejection)
+
+
+def _unknown_version(message: Message, headers: Mapping[str, str] | None) -> InboundLadderRejection | None:
+    """Why a request of neither era is refused: it names a version nobody knows, and has no envelope."""
+    version = None if headers is None else headers.get("mcp-protocol-version")
+    meta = message.params.get("_meta")
+    if version is None or (isinstance(meta, dict) and PROTOCOL_VERSION_META_KEY in meta):
+        return None
+    return unsupported_protocol_version_rejection(version, _SPOKEN)
 
 
 def no_such_method(method: str) -> Refusal:
@@ -167,7 +181,7 @@ async def _listen(premises: Premises, inbound: Inbound, request: ClientRequest) 
     with premises.running() as running:
         watch = Watch(premises, inbound, reply, running)
         try:
-            await listen(premises, listening, reply)
+            await listen(premises, listening, reply, partial(is_still_admitted, inbound, request.principal))
         finally:
             watch.stop()
     if not running.reason:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from typing import Final
+from typing import Final, cast
 
 import anyio
 from mcp_types import PROTOCOL_VERSION_META_KEY
@@ -18,6 +18,7 @@ from fingerpost.settings import GatewaySettings
 from fingerpost.surfaces.gateway.exchange import ClientRequest, Methods, Refusal
 from fingerpost.surfaces.gateway.wire.answering import Answer, answer, refused
 from fingerpost.surfaces.gateway.wire.audience import Listeners
+from fingerpost.surfaces.gateway.wire.batches import Batch, session_for
 from fingerpost.surfaces.gateway.wire.codec import (
     INVALID_REQUEST,
     PARSE_ERROR,
@@ -126,7 +127,10 @@ class Conversation:
             problem = f"A request has at most {limit} bytes (gateway.body_bytes)."
             return await self._writer.write(error_message(None, INVALID_REQUEST, problem))
         try:
-            message = read_message(decode(line))
+            sent = decode(line)
+            if isinstance(sent, list):
+                return self._start_batch(cast("list[object]", sent))
+            message = read_message(sent)
         except BadJson as error:
             return await self._writer.write(error_message(None, PARSE_ERROR, str(error)))
         except NotAMessage as error:
@@ -247,6 +251,21 @@ class Conversation:
             result = stopped(request, running)
         if result is not None:  # a request its client withdrew gets no answer
             await self._writer.write(result.body)
+
+    def _start_batch(self, entries: Sequence[object]) -> None:
+        """Raises `NotAMessage` where the session may send none."""
+        session = session_for(self._session, entries)
+        running = self._premises.running()
+        self._premises.work.add(running)  # as above
+        self._premises.tasks.start_soon(self._run_batch, session, entries, running)
+
+    async def _run_batch(self, session: Session, entries: Sequence[object], running: Running) -> None:
+        line = _Line(self._writer, session.questions)
+        batch = Batch(self._premises, self._principal, session, line, {})
+        with running:
+            await batch.take(entries)
+        if batch.answers:
+            await self._writer.write(batch.body())
 
     async def _listen(self, request: ClientRequest, line: _Line) -> Answer:
         listening = await Listening.begin(self._premises, request)

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from fingerpost.errors import ConfigError
 from fingerpost.events import EventSink
+from fingerpost.settings.checks import gateway_flaws, refuse
 from fingerpost.settings.model import GatewaySettings
-from fingerpost.surfaces.web.access.addresses import Authority, base_of, is_loopback, read_authority
+from fingerpost.surfaces.web.access.addresses import Authority, is_loopback, read_authority
 from fingerpost.surfaces.web.access.documents import Documents
 from fingerpost.surfaces.web.access.exposure import check_exposure, is_exposed
 from fingerpost.surfaces.web.access.gate import Doorkeeper
@@ -50,9 +51,7 @@ def open_gate(
 
 
 def _check(settings: GatewaySettings) -> None:
-    if settings.public_url is not None and base_of(settings.public_url) is None:
-        message = f"gateway.public_url: {settings.public_url} is not an address"
-        raise ConfigError(message, hint="write it whole, such as https://tools.example.com")
+    refuse(gateway_flaws(settings))
     for entry in settings.allowed_hosts:
         if read_authority(entry) is None:
             message = f"gateway.allowed_hosts: {entry} is not a host"

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import re
+import socket
 from ipaddress import ip_address
 from typing import Final
-from urllib.parse import urlsplit
 
 from fingerpost.frozen import frozen
+from fingerpost.settings.addresses import DEFAULT_PORTS, base_of, host_of, is_loopback
 
-DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+__all__ = [
+    "DEFAULT_PORTS",
+    "Authority",
+    "Origin",
+    "base_of",
+    "host_of",
+    "is_every_address",
+    "is_literal",
+    "is_loopback",
+    "reachable",
+    "read_authority",
+    "read_origin",
+]
 
 _AUTHORITY = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s\[\]:/@?#]+)(?::(?P<port>\d{1,5}|\*))?")
 _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - recognised, not bound
@@ -55,19 +68,6 @@ def read_origin(text: str) -> Origin | None:
     return None if port is None and not authority.any_port else Origin(scheme, authority.host, port)
 
 
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine and nobody else can reach it."""
-    name = host.strip("[]").lower().rstrip(".")
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        address = ip_address(name)
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
-
-
 def is_every_address(host: str) -> bool:
     """Whether listening at this host means listening at every address of the machine."""
     return host.strip("[]") in _ANY_ADDRESS
@@ -82,19 +82,29 @@ def is_literal(host: str) -> bool:
     return True
 
 
-def host_of(url: str) -> str:
-    """The host of a URL, empty when it has none."""
-    try:
-        return (urlsplit(url).hostname or "").lower()
-    except ValueError:
-        return ""
+def reachable(bound: str) -> str:
+    """`host:port` by which people reach us who listen at `bound`: `0.0.0.0` leads nowhere in a browser.
+
+    In numbers: a Host of that kind is taken when we listen everywhere, the machine's name is not.
+    """
+    authority = read_authority(bound)
+    if authority is None or not is_every_address(authority.host):
+        return bound
+    host = _own_address(socket.AF_INET6 if ":" in authority.host else socket.AF_INET)
+    return f"[{host}]:{authority.port}" if ":" in host else f"{host}:{authority.port}"
 
 
-def base_of(url: str) -> str | None:
-    """`https://host:port` of an http or https URL, None for anything else."""
+# Addresses reserved for documentation (RFC 5737, RFC 3849): the way to them is the way out.
+_ELSEWHERE: Final = {socket.AF_INET: ("192.0.2.1", 9), socket.AF_INET6: ("2001:db8::1", 9)}
+_HOME: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
+
+
+def _own_address(family: socket.AddressFamily) -> str:
+    """The address we have for others, loopback where there are none. Nothing is sent."""
     try:
-        parts = urlsplit(url)
-        known = parts.scheme in DEFAULT_PORTS and bool(parts.hostname)
-    except ValueError:
-        return None
-    return f"{parts.scheme}://{parts.netloc}" if known else None
+        with socket.socket(family, socket.SOCK_DGRAM) as way:
+            way.settimeout(0)
+            way.connect(_ELSEWHERE[family])
+            return way.getsockname()[0]
+    except OSError:
+        return _HOME[family]

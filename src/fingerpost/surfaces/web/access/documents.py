@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from fingerpost.records import Json, JsonObject
 from fingerpost.settings.model import GatewaySettings
-from fingerpost.surfaces.web.access.addresses import base_of
+from fingerpost.surfaces.web.access.addresses import base_of, reachable
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 _PATHS: Final = ("/mcp", "/mcp/route", "/mcp/all")
@@ -19,7 +19,7 @@ class Documents:
 
     def __init__(self, settings: GatewaySettings, *, bound: str, profiles: Iterable[str] = ()) -> None:
         self._settings = settings
-        own = (settings.public_url or f"http://{bound}").rstrip("/")
+        own = (settings.public_url or f"http://{reachable(bound)}").rstrip("/")
         self._resource = _resource(settings, own)
         self._base = base_of(self._resource) or own
         self._profiles = profiles

@@ -7,6 +7,7 @@ reached the keys of the last hour go on being used.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import field
@@ -20,8 +21,11 @@ import httpx2
 import orjson
 
 from fingerpost.frozen import frozen
+from fingerpost.redaction import scrub
+from fingerpost.settings.addresses import is_trustworthy
 from fingerpost.settings.model import SignInSettings
-from fingerpost.surfaces.web.access.addresses import host_of, is_loopback
+
+log = logging.getLogger("fingerpost.access")
 
 FETCH_SECONDS: Final = 5.0
 FETCH_BYTES: Final = 512 * 1024
@@ -44,12 +48,6 @@ class _KeySet:
     fetched: float
 
 
-def is_trustworthy(url: str) -> bool:
-    """Whether what comes from this address can be believed: nobody on the way could have changed it."""
-    scheme = urlsplit(url).scheme
-    return scheme == "https" or (scheme == "http" and is_loopback(host_of(url)))
-
-
 class Issuer:
     """One authorization server's keys."""
 
@@ -60,6 +58,7 @@ class Issuer:
         self._lock = anyio.Lock()
         self._set: _KeySet | None = None
         self._failed: float | None = None
+        self._told: str | None = None  # why it failed, as the log has it
 
     async def keys_for(self, kid: str | None) -> tuple[Jwk, ...]:
         """The keys a token may be signed with: the one of this id, or all when it names none.
@@ -99,10 +98,22 @@ class Issuer:
             ValueError,
         ) as error:  # TimeoutError is an OSError
             self._failed = self._clock()
+            self._tell(str(error) or type(error).__name__)
             return self._still_usable(held, f"{type(error).__name__}: {error}")
-        self._failed = None
+        self._failed = self._told = None
         self._set = _KeySet(keys, self._clock())
         return self._set
+
+    def _tell(self, reason: str) -> None:
+        """Once for each reason: everybody who comes with a token asks again."""
+        if reason != self._told:
+            self._told = reason
+            log.warning(
+                "The keys of %s, by which tokens are checked, cannot be had (%s). "
+                "Check gateway.sign_in.issuer and jwks_url, and whether this machine reaches them.",
+                scrub(self._issuer),
+                scrub(reason),
+            )
 
     def _still_usable(self, held: _KeySet | None, reason: str) -> _KeySet:
         if held is None or self._clock() - held.fetched >= USABLE_FOR:
@@ -165,7 +176,8 @@ def metadata_urls(issuer: str) -> tuple[str, ...]:
 async def _get(client: httpx2.AsyncClient, url: str) -> Mapping[str, object]:
     async with client.stream("GET", url) as response:
         if response.status_code == HTTPStatus.NOT_FOUND:
-            raise _Missing(url)
+            message = f"there is nothing at {url}"
+            raise _Missing(message)
         if response.status_code != HTTPStatus.OK:
             message = f"{url} answered with status {response.status_code}"
             raise ValueError(message)

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import jwt
 
-from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
+from fingerpost.settings.checks import refuse, sign_in_flaws
 from fingerpost.settings.model import SignInSettings
 from fingerpost.surfaces.web.access.claims import ClaimsRefused, principal_of, scopes_of
-from fingerpost.surfaces.web.access.issuer import Issuer, IssuerUnreachable, Jwk, is_trustworthy
+from fingerpost.surfaces.web.access.issuer import Issuer, IssuerUnreachable, Jwk
 from fingerpost.surfaces.web.access.verdicts import Insufficient, Known, Undecided, Unknown, Verdict
 
 LONGEST_TOKEN: Final = 16_384
@@ -23,11 +23,6 @@ FRESH_SECONDS: Final = 60.0  # a key the issuer withdraws is believed no longer 
 MOST_TRIED: Final = 10  # keys tried for a token that names none
 _REMEMBERED: Final = 1000
 
-# Signatures anybody can check and only the issuer can make. Never `none`; never HS…, where checking needs the
-# secret, and a public key taken for one would let everybody sign.
-ASYMMETRIC: Final = frozenset(
-    {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
-)
 _TYPES: Final = frozenset({"", "jwt", "at+jwt", "application/at+jwt"})
 
 
@@ -42,7 +37,7 @@ class TokenCheck:
     """Tells whose token it is."""
 
     def __init__(self, settings: SignInSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
-        _check(settings)
+        refuse(sign_in_flaws(settings))
         self._settings = settings
         self._clock = clock
         self._issuer = Issuer(settings, clock=clock)
@@ -124,17 +119,6 @@ def _key(entry: Jwk, algorithm: str) -> jwt.PyJWK | None:
         return jwt.PyJWK(dict(entry), algorithm)
     except jwt.PyJWTError:
         return None
-
-
-def _check(settings: SignInSettings) -> None:
-    wrong = [name for name in settings.algorithms if name not in ASYMMETRIC]
-    if wrong or not settings.algorithms:
-        message = f"gateway.sign_in.algorithms: {', '.join(wrong) or 'none'} cannot be used"
-        raise ConfigError(message, hint=f"choose from {', '.join(sorted(ASYMMETRIC))}")
-    for name, url in (("issuer", settings.issuer), ("jwks_url", settings.jwks_url)):
-        if url is not None and not is_trustworthy(url):
-            message = f"gateway.sign_in.{name}: {url} is not an https address"
-            raise ConfigError(message, hint="whoever can change it on the way could sign tokens; use https")
 
 
 def _mark(token: str) -> bytes:

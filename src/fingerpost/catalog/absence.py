@@ -1,0 +1,93 @@
+"""Why a tool that is known cannot be found or called now, and what a person can do about it.
+
+Put into words here and nowhere else: a call, `fingerpost why`, `tool` and `doctor` say the same.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fingerpost.frozen import frozen
+from fingerpost.records import DroppedTool, Effect, ServerState, ServerStatus, ToolCard
+
+_CONSOLE: Final = "Switch it on again in the console of `fingerpost serve`, under {page}."
+_AWAY: Final = {
+    ServerState.DOWN: "is down",
+    ServerState.CONNECTING: "is still connecting",
+    ServerState.IDLE: "is not connected yet",
+    ServerState.DISABLED: "is disabled in the configuration",
+}
+
+
+@frozen
+class Absence:
+    """Why a tool is away. `reason` is half a sentence, `fix` a whole one."""
+
+    tool: str  # its key, or its name as it was asked for where only its server is known
+    server: str
+    reason: str
+    fix: str
+    effects: frozenset[Effect] = frozenset(Effect)  # any, where nobody has seen its definition
+
+
+def changed(card: ToolCard) -> Absence:
+    """It waits for a person to accept what its server made of it."""
+    return _of(
+        card,
+        "its definition changed since it was first seen",
+        f"Look at the change with `fingerpost pins diff {card.key}`, "
+        f"then accept it with `fingerpost pins accept {card.key}`.",
+    )
+
+
+def written_off(card: ToolCard, pattern: str) -> Absence:
+    """It is switched off in the settings, by the entry with this pattern."""
+    return _of(
+        card,
+        f"it is switched off in the settings: [[tools]] with match = {pattern!r} says enabled = false",
+        "Take that line out, or say enabled = true for this tool in an entry behind it.",
+    )
+
+
+def shut(card: ToolCard, reason: str, *, by_server: bool) -> Absence:
+    """A person switched it, or its server, off while it ran."""
+    return _of(card, reason, _CONSOLE.format(page="Servers" if by_server else "Tools"))
+
+
+def refused(drop: DroppedTool) -> Absence:
+    """Its server listed it in a way that cannot be taken."""
+    return Absence(
+        tool=f"{drop.server}/{drop.name}",
+        server=drop.server,
+        reason=f"it could not be taken: {drop.reason}",
+        fix="Report it to the server's author; every other tool of the server works.",
+    )
+
+
+def server_away(tool: str, status: ServerStatus) -> Absence | None:
+    """Its server cannot be asked which tools it has; None: it can."""
+    if (away := _AWAY.get(status.state)) is None:
+        return None
+    if status.state is ServerState.DISABLED and status.reason is not None:
+        reason = f"its server {status.name} is {status.reason}"
+        fix = _CONSOLE.format(page="Servers")
+    else:
+        reason = f"its server {status.name} {away}" + (f": {status.reason}" if status.reason else "")
+        fix = _fix(status)
+    return Absence(tool=tool, server=status.name, reason=reason, fix=fix)
+
+
+def _fix(status: ServerStatus) -> str:
+    match status.state:
+        case ServerState.DISABLED:
+            switch = '"disabled": true (in fingerpost.toml: enabled = false)'
+            return f"Take {switch} out of the entry of {status.name}."
+        case ServerState.DOWN:
+            hint = f"{status.hint[:1].upper()}{status.hint[1:]}. " if status.hint else ""
+            return f"{hint}`fingerpost doctor` says more about it."
+        case _:
+            return "Try again in a moment; `fingerpost servers` shows how it is doing."
+
+
+def _of(card: ToolCard, reason: str, fix: str) -> Absence:
+    return Absence(tool=card.key, server=card.server, reason=reason, fix=fix, effects=frozenset(card.effects))

@@ -1,0 +1,43 @@
+"""Waiting for a person's word on a call, wherever they say it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import anyio
+
+from fingerpost.errors import StoreError
+from fingerpost.events import ApprovalDecided
+from fingerpost.records import Decision
+from fingerpost.router import Router
+
+LOOK_EVERY_S: Final = 1.0  # a decision made in another process is told to nobody here
+
+
+async def decided(router: Router, pending_id: str, seconds: float) -> bool:
+    """Whether the call is decided about (or its time is over) within so many seconds."""
+    found = False
+    with anyio.move_on_after(seconds), router.live.subscribe() as events:
+        async with anyio.create_task_group() as tasks:
+
+            async def listen() -> None:
+                nonlocal found
+                async for event in events:
+                    if isinstance(event, ApprovalDecided) and event.pending_id == pending_id:
+                        found = True
+                        tasks.cancel_scope.cancel()
+
+            tasks.start_soon(listen)
+            while not await _stands(router, pending_id):  # noqa: ASYNC110 - other processes tell nobody
+                await anyio.sleep(LOOK_EVERY_S)
+            found = True
+            tasks.cancel_scope.cancel()
+    return found
+
+
+async def _stands(router: Router, pending_id: str) -> bool:
+    try:
+        pending = await router.store.approvals.get(pending_id)
+    except StoreError:  # it may be back before the time is over
+        return False
+    return pending is None or pending.decision is not Decision.WAITING

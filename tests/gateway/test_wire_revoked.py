@@ -1,0 +1,131 @@
+"""Streams that were opened with a key which opens nothing any more."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+
+from fingerpost.events import MemorySink
+from fingerpost.records import Principal
+from fingerpost.settings.model import GatewaySettings
+from fingerpost.store import Store
+from fingerpost.surfaces.gateway.app import GatewayApp
+from fingerpost.surfaces.gateway.wire.audience import Listeners
+from fingerpost.surfaces.web.access import open_gate
+from fingerpost.surfaces.web.gate import Denial, Endpoint, Gate
+from fingerpost.surfaces.web.port import address_of, listen_at, serve_app
+from tests.gateway.wire_client import Line, line_to, modern, modern_headers, open_session
+from tests.gateway.wire_parts import OpenGate, Place, SmallMethods
+from tests.requirements import proves
+
+CHANGED = "notifications/tools/list_changed"
+PATIENCE = 30.0  # seconds
+
+
+class Closing(OpenGate):
+    """Lets everybody in until it has a reason not to."""
+
+    denial: Denial | None = None
+
+    async def admit(
+        self, headers: Mapping[str, str], endpoint: Endpoint, *, remote: str = ""
+    ) -> Principal | Denial:
+        return self.denial or await super().admit(headers, endpoint, remote=remote)
+
+
+@asynccontextmanager
+async def gateway_behind(gate: Gate | Callable[[GatewaySettings, str], Gate]) -> AsyncGenerator[Place]:
+    settings = GatewaySettings(require_key=True)
+    methods, audience, events = SmallMethods(), Listeners(), MemorySink()
+    listening = listen_at("127.0.0.1", 0)
+    bound = address_of(listening)
+    judge = gate(settings, bound) if callable(gate) else gate
+    app = GatewayApp(methods, judge, settings, events, audience=audience)
+    up = anyio.Event()
+    with listening:
+        async with app, anyio.create_task_group() as tasks:
+
+            async def run() -> None:
+                await serve_app(app, listening, started=up.set, signals=False)
+
+            tasks.start_soon(run)
+            await up.wait()
+            host, port = bound.rsplit(":", 1)
+            yield Place(host, int(port), methods, audience, events, app)
+            tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def streams(place: Place, headers: dict[str, str]) -> AsyncGenerator[tuple[Line, Line]]:
+    """The stream of a session, and a subscription; both have begun."""
+    session = await open_session(place, headers)
+    async with line_to(place) as news, line_to(place) as subscription:
+        await news.send(None, session, method="GET")
+        assert (await news.head())[0] == 200
+        await news.chunk()
+        wanted = modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        await subscription.send(wanted, {**modern_headers("subscriptions/listen"), **headers})
+        assert (await subscription.head())[0] == 200
+        await subscription.event()
+        yield news, subscription
+
+
+async def heard_to_the_end(line: Line) -> bytes:
+    heard = b""
+    while chunk := await line.chunk():
+        heard += chunk
+    return heard
+
+
+@proves("G10")
+async def test_who_is_let_in_no_more_hears_no_more() -> None:
+    gate = Closing()
+    async with gateway_behind(gate) as place, streams(place, {}) as both:
+        place.audience.publish(CHANGED, {})
+        with anyio.fail_after(PATIENCE):
+            assert [(await line.event())["method"] for line in both] == [CHANGED] * 2
+            gate.denial = Denial(status=401, message="revoked")
+            place.audience.publish(CHANGED, {})
+            ends = [await heard_to_the_end(line) for line in both]
+        assert not any(CHANGED.encode() in end for end in ends)
+        assert b'"resultType":"complete"' in ends[1]
+
+
+@proves("G10")
+async def test_while_nobody_can_tell_streams_stay_open() -> None:
+    gate = Closing()
+    async with gateway_behind(gate) as place, streams(place, {}) as both:
+        gate.denial = Denial(status=503, message="the store is away")
+        place.audience.publish(CHANGED, {})
+        with anyio.fail_after(PATIENCE):
+            assert [(await line.event())["method"] for line in both] == [CHANGED] * 2
+
+
+@proves("G10")
+async def test_a_revoked_key_loses_its_streams(tmp_path: Path) -> None:
+    async with Store.open(f"sqlite:///{tmp_path}/store.db") as store:
+        _, key = await store.keys.add("laptop")
+
+        def gate(settings: GatewaySettings, bound: str) -> Gate:
+            return open_gate(settings, keys=store.keys, events=MemorySink(), bound=bound)
+
+        async with (
+            gateway_behind(gate) as place,
+            streams(place, {"authorization": f"Bearer {key}"}) as both,
+            anyio.create_task_group() as tasks,
+        ):
+
+            async def go_on_publishing() -> None:
+                while True:
+                    place.audience.publish(CHANGED, {})
+                    await anyio.sleep(0.1)
+
+            await store.keys.revoke("laptop")
+            tasks.start_soon(go_on_publishing)
+            with anyio.fail_after(PATIENCE):
+                for line in both:
+                    await heard_to_the_end(line)
+            tasks.cancel_scope.cancel()
