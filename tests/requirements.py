@@ -134,7 +134,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "F9": Requirement("Bytes that are not UTF-8 are an error"),
     "F10": Requirement("A wrong or repeated response id never delivers another caller's result"),
     "F11": Requirement("Both or neither of result and error is an error"),
-    "F12": Requirement("404, a lost session or 500: one new handshake, then an error"),
+    "F12": Requirement("404, a lost session or 500: a new handshake at once, a few times; then an error"),
     "F13": Requirement("NaN, Infinity and huge integers: valid JSON out, or an error"),
     "F14": Requirement("A 10,000-deep result is an error"),
     "F15": Requirement("An HTML login page is an error that names signing in"),

@@ -66,7 +66,9 @@ class GatewayApp:
         self._endpoints = endpoints(settings)
         self._profiles: Mapping[str, ProfileSettings] = {} if profiles is None else profiles
         self._doors = Doors(gate)
-        self._premises = Premises(methods, settings, events, Listeners() if audience is None else audience)
+        self._premises = Premises(
+            methods, settings, events, Listeners() if audience is None else audience, self._doors
+        )
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:

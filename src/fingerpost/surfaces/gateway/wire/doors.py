@@ -41,7 +41,6 @@ class Doors:
         """Who this is. Raises `HttpFault` for those who may not come in; the gate has told of them."""
         admitted = await self._gate.admit(inbound.headers, inbound.endpoint, remote=inbound.remote)
         if isinstance(admitted, Principal):
-            inbound.admission.gate = self._gate
             return admitted
         raise HttpFault(
             admitted.status,
@@ -54,6 +53,14 @@ class Doors:
         """What goes with every answer to a web page that may read it."""
         return page_headers(self._gate, headers, _EXPOSED)
 
+    async def still_admit(self, inbound: Inbound, principal: Principal) -> bool:
+        """Whether a stream may stay open: the key that opened it may have been revoked, or be past its time.
+
+        A gate that cannot tell at the moment ends nothing: a store that is away for a while would end all.
+        """
+        answer = await self._gate.admit(inbound.headers, inbound.endpoint, remote=inbound.remote)
+        return answer.status == _CANNOT_TELL if isinstance(answer, Denial) else answer == principal
+
     def preflight(self, headers: Mapping[str, str]) -> Preflight:
         """Browsers ask without a key, so this says only what every page may know."""
         allowed = self.headers_for(headers)
@@ -64,15 +71,3 @@ class Doors:
         named = [_HEADERS, *(name for name in wanted if name.lower().startswith("mcp-param-"))]
         taken = (b"access-control-allow-headers", ", ".join(named).encode("latin-1"))
         return Preflight(204, (*allowed, _METHODS, taken, _KEPT))
-
-
-async def is_still_admitted(inbound: Inbound, principal: Principal) -> bool:
-    """Whether a stream may stay open: the key it was opened with may have been revoked, or be past its time.
-
-    A gate that cannot tell at the moment ends nothing: a store that is away for a while would end all.
-    """
-    gate = inbound.admission.gate
-    if gate is None:
-        return True
-    answer = await gate.admit(inbound.headers, inbound.endpoint, remote=inbound.remote)
-    return answer.status == _CANNOT_TELL if isinstance(answer, Denial) else answer == principal

@@ -23,7 +23,6 @@ from fingerpost.surfaces.gateway.wire.codec import (
     result_message,
 )
 from fingerpost.surfaces.gateway.wire.describing import initialize_result, negotiated
-from fingerpost.surfaces.gateway.wire.doors import is_still_admitted
 from fingerpost.surfaces.gateway.wire.envelope import Message, name_of_client
 from fingerpost.surfaces.gateway.wire.http import HttpFault, Inbound, accepted, for_others
 from fingerpost.surfaces.gateway.wire.modern import no_such_method
@@ -210,7 +209,7 @@ async def get(premises: Premises, inbound: Inbound, principal: Principal) -> Non
     try:
         await inbound.send({"type": "http.response.start", "status": 200, "headers": headers})
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_send_news, inbound, principal, session, mark, tasks.cancel_scope)
+            tasks.start_soon(_send_news, premises, inbound, principal, session, mark, tasks.cancel_scope)
             await client_left(inbound.receive)
             tasks.cancel_scope.cancel()
     finally:
@@ -221,14 +220,19 @@ async def get(premises: Premises, inbound: Inbound, principal: Principal) -> Non
 
 
 async def _send_news(
-    inbound: Inbound, principal: Principal, session: Session, mark: object, ended: anyio.CancelScope
+    premises: Premises,
+    inbound: Inbound,
+    principal: Principal,
+    session: Session,
+    mark: object,
+    ended: anyio.CancelScope,
 ) -> None:
     frame = PING  # something at once: the client sees that the stream is open
     while session.stream is mark:
         await inbound.send({"type": "http.response.body", "body": frame, "more_body": True})
         with anyio.move_on_after(PING_EVERY_S):
             await session.backlog.wait()
-        if not await is_still_admitted(inbound, principal) or session.stream is not mark:
+        if not await premises.still_admit(inbound, principal) or session.stream is not mark:
             break
         due = session.backlog.due()
         if session.backlog.closed and not due:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 
 from fingerpost.frozen import frozen
 from fingerpost.surfaces.gateway.exchange import RequestId
 from fingerpost.surfaces.gateway.wire.codec import INVALID_REQUEST, error_message
 from fingerpost.surfaces.web.asgi import JSON_TYPE, Fault, Header, Receive, Send, respond
-from fingerpost.surfaces.web.gate import Endpoint, Gate
+from fingerpost.surfaces.web.gate import Endpoint
 
 
 class HttpFault(Fault):
@@ -29,15 +28,6 @@ class HttpFault(Fault):
         self.request_id = request_id
 
 
-class Admission:
-    """Which gate let a request in, as the doors note it: what stays open for long is asked about again."""
-
-    __slots__ = ("gate",)
-
-    def __init__(self) -> None:
-        self.gate: Gate | None = None
-
-
 @frozen(kw_only=False)
 class Inbound:
     """One HTTP request at one of our endpoints."""
@@ -50,7 +40,6 @@ class Inbound:
     remote: str = ""  # the address the client comes from
     common: tuple[Header, ...] = ()  # go with every answer to it
     repeated: frozenset[str] = frozenset()  # headers that came more than once
-    admission: Admission = field(default_factory=Admission, repr=False)
 
 
 def for_others(headers: Mapping[str, str]) -> str | None:

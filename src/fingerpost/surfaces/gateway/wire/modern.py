@@ -30,7 +30,6 @@ from fingerpost.surfaces.gateway.wire.codec import (
     result_message,
 )
 from fingerpost.surfaces.gateway.wire.describing import discover_result
-from fingerpost.surfaces.gateway.wire.doors import is_still_admitted
 from fingerpost.surfaces.gateway.wire.envelope import Message, name_of_client
 from fingerpost.surfaces.gateway.wire.http import HttpFault, Inbound, accepted, for_others
 from fingerpost.surfaces.gateway.wire.listening import Listening, listen
@@ -181,7 +180,9 @@ async def _listen(premises: Premises, inbound: Inbound, request: ClientRequest) 
     with premises.running() as running:
         watch = Watch(premises, inbound, reply, running)
         try:
-            await listen(premises, listening, reply, partial(is_still_admitted, inbound, request.principal))
+            await listen(
+                premises, listening, reply, partial(premises.still_admit, inbound, request.principal)
+            )
         finally:
             watch.stop()
     if not running.reason:

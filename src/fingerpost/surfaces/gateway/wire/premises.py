@@ -9,9 +9,12 @@ import anyio
 from anyio.abc import TaskGroup
 
 from fingerpost.events import ClientLeft, EventSink
+from fingerpost.records import Principal
 from fingerpost.settings import GatewaySettings
 from fingerpost.surfaces.gateway.exchange import Methods
 from fingerpost.surfaces.gateway.wire.audience import Listeners
+from fingerpost.surfaces.gateway.wire.doors import Doors
+from fingerpost.surfaces.gateway.wire.http import Inbound
 from fingerpost.surfaces.gateway.wire.running import Running, Work
 from fingerpost.surfaces.gateway.wire.sessions import Session, Sessions
 
@@ -24,12 +27,19 @@ class Premises:
     """Methods, sessions, listeners, and a place for tasks that outlive one step of a request."""
 
     def __init__(
-        self, methods: Methods, settings: GatewaySettings, events: EventSink, audience: Listeners
+        self,
+        methods: Methods,
+        settings: GatewaySettings,
+        events: EventSink,
+        audience: Listeners,
+        doors: Doors | None = None,
     ) -> None:
+        """`doors` are those that HTTP clients come in by."""
         self.methods = methods
         self.settings = settings
         self.events = events
         self.audience = audience
+        self._doors = doors
         self.closing = anyio.Event()
         self.listening = 0  # subscription streams open now
         self.sessions = Sessions(
@@ -55,6 +65,10 @@ class Premises:
     def running(self) -> Running:
         """For a request that is about to be answered: `end` on it stops it."""
         return Running(self.work)
+
+    async def still_admit(self, inbound: Inbound, principal: Principal) -> bool:
+        """Whether a stream that this request opened may stay open."""
+        return self._doors is None or await self._doors.still_admit(inbound, principal)
 
     def at_close(self, end: Callable[[], None]) -> Callable[[], None]:
         """Have `end` called when the gateway closes; the result takes that back."""
