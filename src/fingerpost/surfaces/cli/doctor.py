@@ -59,6 +59,7 @@ def _show(findings: tuple[Finding, ...]) -> None:
         mark, colour = MARKS[finding.severity]
         screen.print(Text(f"{number}. {mark} {plain(finding.subject)}: {plain(finding.what)}", style=colour))
         label = "to change that" if finding.severity == "advice" else "fix"
-        screen.print(Text(f"     {label}: {plain(finding.fix)}"))
+        # A command broken into two lines could not be copied.
+        screen.print(Text(f"     {label}: {plain(finding.fix)}"), soft_wrap=True)
         for line in finding.detail:
             screen.print(Text(f"     │ {plain(line)}", style="dim"))

@@ -192,9 +192,9 @@ def _axis(found: Timeline, *, coloured: bool) -> Table:
 
 def bar(span: Span, whole: float, *, coloured: bool, width: int = AXIS_WIDTH) -> Text:
     """Where on the axis it lies. Even the shortest is seen."""
-    scale = width / whole if whole > 0 else 0.0
-    start = min(int(span.start * scale), width - 1)
-    length = max(1, min(round(span.length * scale), width - start))
+    whole = whole or 1.0  # shares first: of a moment too short to divide by, the scale would be endless
+    start = min(int(span.start / whole * width), width - 1)
+    length = max(1, min(round(span.length / whole * width), width - start))
     mark = "█" if coloured else _SHADES[span.stage]
     return Text(" " * start + mark * length, style=_COLOURS[span.stage] if coloured else "", no_wrap=True)
 

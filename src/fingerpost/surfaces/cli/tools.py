@@ -149,7 +149,7 @@ def _show_cards(router: Router, cards: list[ToolCard]) -> None:
     screen = output()
     screen.print(made)
     for line in _what_is_missing(router):
-        screen.print(repeatable(line), style="yellow")
+        screen.print(repeatable(line), style="yellow", soft_wrap=True)
 
 
 def _what_is_missing(router: Router) -> Iterator[str]:
