@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from fingerpost.errors import FingerpostError, LimitReached, ServerUnavailable
 from fingerpost.servers import Passage, Server, Servers
+from fingerpost.servers.plain import KEEP_SECONDS
 from fingerpost.servers.redirects import shown, stays, target_of
 from tests.servers.raw import CLOSE, RawServer, raw_server, with_length
 from tests.servers.support import PATIENCE, pool, text_of
@@ -81,6 +82,15 @@ async def test_a_server_that_closed_a_kept_connection_is_connected_to_again() ->
             assert await call(servers) == "done"
             await anyio.sleep(0.02)
     assert len(server.calls) == 3
+
+
+async def test_a_connection_that_was_idle_for_as_long_as_servers_keep_them_is_not_used_again() -> None:
+    """It may be closed under the next request, which nobody would answer."""
+    async with calling(SHAPES["in one piece"]) as (server, servers):
+        await call(servers)
+        await anyio.sleep(KEEP_SECONDS + 0.2)
+        assert await call(servers) == "done"
+    assert server.connections == 2
 
 
 LARGE = b'{"filler":"%b"}' % (b"x" * 200_000)

@@ -28,7 +28,9 @@ from fingerpost.servers.redirects import shown, stays, target_of
 from fingerpost.servers.replies import EVENTS, JSON, kind_of
 
 CONNECT_SECONDS: Final = 10.0
-KEEP_SECONDS: Final = 600.0
+# Many servers (uvicorn, Node) close what was idle for five seconds. What is sent at that very moment is
+# lost, of all connections at once after a pause, which looked as if the server failed again and again.
+KEEP_SECONDS: Final = 4.0
 MOST_REDIRECTS: Final = 5
 MOST_IDLE: Final = 256  # connections to one address
 READ_BUFFER: Final = 256 * 1024  # of a stream whose reader is slow
