@@ -29,8 +29,10 @@ class RawServer:
         self._answer = answer
         self.calls: list[str] = []  # the head of each
         self.connections = 0  # on which calls came
+        self.opened = 0  # connections at all
 
     async def handle(self, stream: SocketStream) -> None:
+        self.opened += 1
         lines = BufferedByteReceiveStream(stream)
         seen = False
         async with stream:

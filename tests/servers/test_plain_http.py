@@ -89,8 +89,11 @@ async def test_a_connection_that_was_idle_for_as_long_as_servers_keep_them_is_no
     async with calling(SHAPES["in one piece"]) as (server, servers):
         await call(servers)
         await anyio.sleep(KEEP_SECONDS + 0.2)
+        before = server.opened
         assert await call(servers) == "done"
-    assert server.connections == 2
+        assert server.opened == before + 1
+        assert await call(servers) == "done"
+        assert server.opened == before + 1
 
 
 LARGE = b'{"filler":"%b"}' % (b"x" * 200_000)
