@@ -181,19 +181,16 @@ class Approvals:
         """Note that whoever asked has heard this. Whether it was news to them."""
         if word.decision is not Decision.REJECTED and word.edited_arguments is None:
             return False
-        name = f"word {word.pending_id}"
         now = self._clock()
-        await self._store.grants.add(
-            Grant(
-                grant_id=f"gnt_{word.pending_id}",
-                granted_by="call path: leave to tell one decision",
-                granted_at=now,
-                # It must outlive what `news` looks back on, or the same would be news again.
-                expires=now + 2 * timedelta(seconds=self._settings.grant_seconds) + SKEW,
-                call_fingerprint=name,
-            )
+        leave = Grant(
+            grant_id=f"gnt_{word.pending_id}",
+            granted_by="call path: leave to tell one decision",
+            granted_at=now,
+            # It must outlive what `news` looks back on, or the same would be news again.
+            expires=now + 2 * timedelta(seconds=self._settings.grant_seconds) + SKEW,
+            call_fingerprint=f"word {word.pending_id}",
         )
-        return await self._store.grants.spend(call_fingerprint=name, now=now) is not None
+        return await self._store.grants.first_use(leave, now=now)
 
     async def get(self, pending_id: str) -> Pending | None:
         """The call as it stands now, or None when no such call ever waited."""

@@ -19,6 +19,7 @@ from fingerpost.servers.failures import from_exception
 from fingerpost.servers.lifeline import Lifeline
 from fingerpost.servers.opening import Outside, Surroundings, open_connection
 from fingerpost.servers.ring import Ring
+from fingerpost.servers.talk import LOG
 
 MOST_CALLERS = 32
 IDLE_SECONDS = 600.0
@@ -154,7 +155,7 @@ class Isolated:
 
     def _hear(self, method: str, params: JsonObject, caller: str | None) -> None:
         # What is said to one caller is nobody else's; only that something changed concerns all.
-        if method != "notifications/message" or caller is not None:
+        if method != LOG or caller is not None:
             self._outside(method, params, caller)
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ from fingerpost.errors import FingerpostError, ServerUnavailable
 from fingerpost.events import EventSink, ToolDropped
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, Listing, ServerSpec, ServerState
-from fingerpost.servers.backoff import STEADY_SECONDS, Backoff, wait_before
+from fingerpost.servers.backoff import Backoff, wait_before
 from fingerpost.servers.connection import Connection
 from fingerpost.servers.failures import SessionLost, from_exception, is_loss, setback_of
 from fingerpost.servers.heartbeat import keep_probing
@@ -237,7 +237,7 @@ class Supervisor:
 
     async def _listen(self, connection: Connection, subscribed: anyio.Event) -> None:
         """Hold a subscription open; after every break, subscribe and list again."""
-        failures = 0
+        backoff = Backoff(longest=self._limits.reconnect_max)
         while True:
             began = anyio.current_time()
             try:
@@ -249,8 +249,7 @@ class Supervisor:
                         pass  # each is heard as a notification, too
             except (SubscriptionLost, MCPError, TimeoutError):
                 connection.lifeline.doubt()
-            failures = 1 if anyio.current_time() - began >= STEADY_SECONDS else failures + 1
-            await anyio.sleep(wait_before(failures, pace=Pace.SOON, longest=self._limits.reconnect_max))
+            await anyio.sleep(backoff.after(Pace.SOON, began=began, now=anyio.current_time()))
 
     # -- telling ------------------------------------------------------------------------------------
 

@@ -41,7 +41,6 @@ WAITING_NOTICES = 1000  # for a caller who reads slower than the server writes; 
 FLUSH_SECONDS = 5.0  # for notices that came before the result
 GIVEN_UP_SECONDS = 300.0  # how long a server may be at work on what it never answered
 ANSWERED_SECONDS = 5.0  # how late something may come that was said before an answer
-MOST_LATELY = 1000  # callers
 
 AMBIGUOUS = (
     "%s: %s names no request and may be about any of %d callers; nobody was asked. "
@@ -218,10 +217,9 @@ class Talks:
         if talk.answered:
             lately, seconds = self._answered, ANSWERED_SECONDS
         now = self._now()
-        lately[talk.caller_key] = now + seconds
-        if len(lately) > MOST_LATELY:
-            for caller in [caller for caller, until in lately.items() if until <= now]:
-                del lately[caller]
+        lately.pop(talk.caller_key, None)
+        lately[talk.caller_key] = now + seconds  # last: who is forgotten first stands first
+        _forget(lately, now)
 
     def abandon(self) -> None:
         """The connection is gone, and with it whatever was asked on it."""
@@ -235,11 +233,10 @@ class Talks:
     def _may_be_meant(self, *, answered: bool) -> set[str | None]:
         """The callers whom something that names no request may be about, be it one that was answered."""
         now = self._now()
-        callers = {talk.caller_key for talk in self._open.values()}
-        callers |= {caller for caller, until in self._given_up.items() if until > now}
-        if answered:
-            callers |= {caller for caller, until in self._answered.items() if until > now}
-        return callers
+        _forget(self._given_up, now)
+        _forget(self._answered, now)
+        callers = {talk.caller_key for talk in self._open.values()} | self._given_up.keys()
+        return callers | self._answered.keys() if answered else callers
 
     def _of(self, caller: str | None) -> list[Talk]:
         """The requests of this caller, the latest first."""
@@ -323,3 +320,8 @@ class Talks:
             raise MCPError(METHOD_NOT_FOUND, message)
         [caller] = callers
         return self._of(caller) or nobody
+
+
+def _forget(lately: dict[str | None, float], now: float) -> None:
+    while lately and lately[first := next(iter(lately))] <= now:
+        del lately[first]

@@ -46,6 +46,12 @@ class Grants:
         """Keep a permission. Adding one again changes nothing, least of all a spent one."""
         await self._writer.submit(keep, grant)
 
+    async def first_use(self, grant: Grant, *, now: datetime | None = None) -> bool:
+        """Keep a one-time permission and use it in the same breath. Whether nobody had done so before."""
+        await self.add(grant)
+        assert grant.call_fingerprint is not None
+        return await self.spend(call_fingerprint=grant.call_fingerprint, now=now) is not None
+
     async def spend(
         self,
         *,

@@ -19,14 +19,12 @@ _LONGER: Final = timedelta(seconds=2 * SKEW)
 
 async def first_use(store: Store, sealed: Sealed) -> bool:
     """Whether this state is used now for the first time. It never is again."""
-    name = f"state {sealed.state_id}"
-    await store.grants.add(
+    return await store.grants.first_use(
         Grant(
             grant_id=f"gnt_{sealed.state_id}",
             granted_by="gateway: leave to answer one question",
             granted_at=utc_now(),
             expires=datetime.fromtimestamp(sealed.expires, UTC) + _LONGER,
-            call_fingerprint=name,
+            call_fingerprint=f"state {sealed.state_id}",
         )
     )
-    return await store.grants.spend(call_fingerprint=name) is not None
