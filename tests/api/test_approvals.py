@@ -143,8 +143,10 @@ async def test_an_edited_call_runs_as_edited_and_its_secret_stays(tmp_path: Path
         path = f"/api/approvals/{waiting}/approve"
         moved = await opened.post(path, {"arguments": {"text": view["arguments"]["api_key"]}})
         assert (moved.status_code, "mask" in moved.json()["detail"]) == (422, True)
-        unfit = await opened.post(path, {"arguments": {"text": {"a": 1}, "nonsense": 1}})
+        unfit = await opened.post(path, {"arguments": {"text": {"a": 1}}})
         assert (unfit.status_code, "hint" in unfit.json()) == (422, True)
+        slip = await opened.post(path, {"arguments": {**view["arguments"], "txet": "hello"}})
+        assert (slip.status_code, "takes no 'txet'; it takes: text" in slip.json()["detail"]) == (422, True)
         edited = {**view["arguments"], "text": "hello"}
         done = (await opened.post(path, {"arguments": edited})).json()
         assert (done["stood"], done["resumed"], "makes it again" in done["note"]) == (True, False, True)

@@ -195,7 +195,7 @@ def test_a_slip_in_the_name_of_an_edited_argument_approves_nothing(person: Perso
     person.has("files", [taking()])
     (pending,) = asked(person, make_call("a.txt", force=True))
     wrong = person.runs("approvals", "edit", pending.pending_id, "pth=b.txt")
-    assert wrong.returncode == 2
+    assert wrong.returncode == 3
     assert "files/delete takes no 'pth'; it takes: path" in " ".join(wrong.stderr.split())
     assert person.reads("approvals", "show", pending.pending_id)["decision"] == "waiting"
     done = person.runs("approvals", "edit", pending.pending_id, "force:=false")  # the call has it already

@@ -242,6 +242,18 @@ async def test_a_server_is_asked_for_the_most_that_anybody_wants_to_hear(tmp_pat
         await until(lambda: one.asked[2:] == [("level", "info")])
 
 
+@proves("G8")
+async def test_a_server_that_comes_back_is_told_the_level_again(tmp_path: Path) -> None:
+    one, _ = libraries()
+    async with house(tmp_path, one.spec()) as it:
+        await it.ask("logging/setLevel", {"level": "debug"}, session="curious")
+        await until(lambda: one.asked == [("level", "debug")])
+        await it.router.servers.reconnect("one")
+        await until(lambda: one.asked == [("level", "debug")] * 2)
+        it.methods.left("curious")
+        await until(lambda: one.asked[2:] == [("level", "info")])
+
+
 @proves("G1", "G8")
 async def test_an_endpoint_describes_what_its_servers_can_do(tmp_path: Path) -> None:
     one, _ = libraries()

@@ -101,6 +101,27 @@ async def test_what_find_tools_may_not_show_call_tool_cannot_reach(tmp_path: Pat
         assert mail.calls == weather.calls == []
 
 
+@proves("G3", "G10")
+async def test_who_asks_for_a_tool_that_is_away_hears_why_where_it_would_be_theirs(tmp_path: Path) -> None:
+    mail, weather = tool_server("mail", MAIL), tool_server("weather", WEATHER)
+    rules = [{"verdict": "deny", "tool": "mail/read_mail"}, {"verdict": "allow"}]
+    async with house(tmp_path, mail.spec(), weather.spec(), policy=rules, **FAST) as it:
+        by = clerk(servers=("mail",))
+        for key in ("mail/search_mail", "mail/read_mail", "weather/forecast"):
+            await it.router.shutters.switch_tool(key, on=False, by="dana", reason="mail moves today")
+        for tool in ("describe_tool", "call_tool"):
+            answer = await it.call(tool, {"name": "mail__search_mail"}, at=ROUTE, by=by)
+            assert answer["isError"] is True
+            assert "mail/search_mail is not available: switched off by dana" in text_of(answer)
+            assert "Switch it on again in the console" in text_of(answer)
+            for hidden in ("mail__read_mail", "weather__forecast"):  # not theirs, switched off or not
+                answer = await it.call(tool, {"name": hidden}, at=ROUTE, by=by)
+                assert text_of(answer).startswith(f"Unknown tool: '{hidden}'")
+        direct = await it.call("mail__search_mail", by=by)
+        assert "switched off by dana" in text_of(direct)
+        assert mail.calls == weather.calls == []
+
+
 @proves("G3")
 @pytest.mark.parametrize("budget", [200, 400, 1500])
 async def test_find_tools_never_says_more_than_its_budget(tmp_path: Path, budget: int) -> None:

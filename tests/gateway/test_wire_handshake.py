@@ -73,6 +73,9 @@ async def test_a_version_nobody_knows_is_named():
         assert data["requested"] == "2099-01-01"
         assert {"2025-11-25", "2026-07-28"} <= set(data["supported"])
         assert not place.methods.requests
+        for method in ("GET", "DELETE"):
+            got = await ask(place, None, {**session, "mcp-protocol-version": "2099-01-01"}, method=method)
+            assert (got.status, got.code) == (400, -32022)
 
 
 @pytest.mark.parametrize("head", [b'"id":null,', b""], ids=["the id null", "no id"])

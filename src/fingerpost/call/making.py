@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import field
 
 from fingerpost.call.arguments import prepare, signature
 from fingerpost.call.fingerprints import call_fingerprint
-from fingerpost.call.names import NotFound, operation_of, resolve
+from fingerpost.call.names import NotFound, operation_of, resolve, unknown_argument
 from fingerpost.call.outcomes import Endings
-from fingerpost.catalog import Snapshot
+from fingerpost.catalog import Snapshot, visible
 from fingerpost.errors import CallError
 from fingerpost.frozen import frozen
 from fingerpost.records import (
@@ -17,6 +18,7 @@ from fingerpost.records import (
     Json,
     JsonObject,
     ParameterError,
+    Pending,
     Repair,
     ToolCall,
     ToolCard,
@@ -52,13 +54,23 @@ def check(wish: ToolCall, snapshot: Snapshot, *, repair: bool) -> Checked:
     )
 
 
-def edited_call(card: ToolCard, arguments: JsonObject, *, repair: bool) -> Call:
-    """The call with a person's own arguments, which must fit the tool's schema as any others."""
+def edited_call(card: ToolCard, pending: Pending, arguments: JsonObject, *, repair: bool) -> Call:
+    """The waiting call with a person's own arguments, which must fit the tool's schema as any others."""
+    check_names(card, pending, arguments)
     made = prepare(card, arguments, repair=repair)
     if made.errors:
         message = "; ".join(error.message for error in made.errors)
         raise CallError(message, hint=f"the tool takes: {made.signature}")
     return call_of(card, made.arguments, made.repairs)
+
+
+def check_names(card: ToolCard, pending: Pending, names: Iterable[str]) -> None:
+    """A slip in a name would leave the argument that was meant as it is, and run that."""
+    unknown = unknown_argument(card, (name for name in names if name not in pending.arguments))
+    if unknown is not None:
+        name, near = unknown
+        message = f"{card.key} takes no {visible(name)!r}; it takes: {', '.join(map(visible, near))}"
+        raise CallError(message, hint="write the name as the tool does; nothing was decided")
 
 
 def call_of(card: ToolCard, arguments: JsonObject, repairs: tuple[Repair, ...]) -> Call:

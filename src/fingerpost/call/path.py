@@ -19,6 +19,7 @@ from fingerpost.call.approvals import Approvals
 from fingerpost.call.arguments import prepare, translate
 from fingerpost.call.digest import Results, fitted
 from fingerpost.call.execution import Job, Runner, awaits_input, in_parallel
+from fingerpost.call.hiding import hidden_tools
 from fingerpost.call.making import Checked, call_of, check, edited_call
 from fingerpost.call.names import NotFound, Resolved, absent, resolve
 from fingerpost.call.outcomes import Endings
@@ -26,7 +27,7 @@ from fingerpost.call.policy import Policy, doubted, permit
 from fingerpost.call.progress import Progress
 from fingerpost.call.rounds import Rounds
 from fingerpost.call.scopes import bounded_by, within
-from fingerpost.catalog import Catalog
+from fingerpost.catalog import Absence, Catalog
 from fingerpost.errors import CallError, LimitReached, StoreError
 from fingerpost.events import (
     CallEvent,
@@ -118,7 +119,7 @@ class CallPath:
 
     def use_rules(self, rules: Sequence[RuleSettings], bounds: Mapping[str, Scope]) -> None:
         """Judge by these from the next call on; `bounds` are of profiles."""
-        self._bounds = bounds
+        self._rules, self._bounds = rules, bounds
         self._policy = Policy(rules, bounds=bounds)
 
     async def call(self, wish: ToolCall, context: CallContext, passage: Passage | None = None) -> Outcome:
@@ -214,12 +215,24 @@ class CallPath:
         return Ready(call, found.card)
 
     def _not_there(self, wish: ToolCall, missed: NotFound, context: CallContext, endings: Endings) -> Outcome:
-        """Who calls what is known and away hears why, unless they could not use it if it were there."""
-        away = None if missed.ambiguous else absent(wish, self._catalog, self._servers.statuses)
-        scopes = bounded_by(context.scopes, context.profile, self._bounds)
-        if away is not None and any(within(scopes, away.server, away.tool, one) for one in away.effects):
+        if not missed.ambiguous and (away := self.away(wish, context)) is not None:
             return endings.away(away)
         return endings.not_found(missed.near, ambiguous=missed.ambiguous)
+
+    def away(self, wish: ToolCall, context: CallContext) -> Absence | None:
+        """Why what this call means is known and not to be had now.
+
+        None where it is not known, or where this caller could not use it if it were there.
+        """
+        away = absent(wish, self._catalog, self._servers.statuses)
+        if away is None:
+            return None
+        scopes = bounded_by(context.scopes, context.profile, self._bounds)
+        if (card := self._catalog.away.get(away.tool)) is not None and hidden_tools(
+            self._rules, (card,), caller=context.caller, profile=context.profile, scopes=scopes
+        ):
+            return None
+        return away if any(within(scopes, away.server, away.tool, one) for one in away.effects) else None
 
     def check(self, wish: ToolCall) -> Checked:
         """What would become of the call's name and arguments. Nothing runs, nobody is asked or told."""
@@ -267,10 +280,10 @@ class CallPath:
         if edited_arguments is not None:
             pending = await self.approvals.get(pending_id)
             card = self._catalog.snapshot.get(pending.tool) if pending is not None else None
-            if card is None:
+            if pending is None or card is None:
                 message = f"{pending_id} cannot be edited: its tool is not available now"
                 raise CallError(message, hint="approve or reject it as it is")
-            edited = edited_call(card, edited_arguments, repair=self._settings.flags.argument_repair)
+            edited = edited_call(card, pending, edited_arguments, repair=self._settings.flags.argument_repair)
         scope = "conversation" if for_conversation else "once"
         return await self.approvals.decide(
             pending_id, decision, by=by, reason=reason, edited=edited, scope=scope

@@ -152,7 +152,6 @@ def edit(
     from fingerpost.records import Decision
     from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run
     from fingerpost.surfaces.cli.pairs import read_pairs
-    from fingerpost.surfaces.cli.permission import check_names
 
     changed = read_pairs(changes)
     loaded = read_settings(Asked(config, servers, as_json))
@@ -163,7 +162,6 @@ def edit(
 
             async def decide(pending: Pending) -> Pending:
                 await connect(router, pending.tool.partition("/")[0])
-                check_names(pending, changed, router.tools.get(pending.tool))
                 return await router.calls.decide(
                     pending_id, Decision.APPROVED, by=by, edited_arguments={**pending.arguments, **changed}
                 )

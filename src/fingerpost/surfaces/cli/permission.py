@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fingerpost.call.names import unknown_argument
+from fingerpost.call.making import check_names
 from fingerpost.catalog import visible
+from fingerpost.errors import CallError
 from fingerpost.redaction import scrub_json
 from fingerpost.surfaces.cli.pairs import read_pairs
 from fingerpost.surfaces.cli.person import ask_line
@@ -87,24 +88,23 @@ def _edited(pending: Pending, *, by: str, card: ToolCard | None) -> Approval | N
     while line := (ask_line("  ") or "").strip():
         try:
             given = read_pairs([line])
-            check_names(pending, given, card)
+            _check(pending, given, card)
             changed |= given
         except click.BadParameter as wrong:
             click.echo(f"  {wrong.message}", err=True)
     return edited(pending, changed, by=by, card=card) if changed else None
 
 
-def check_names(pending: Pending, changed: Mapping[str, Any], card: ToolCard | None) -> None:
-    """A slip in a name would leave the argument that was meant as it is, and run that."""
-    new = [name for name in changed if name not in pending.arguments]
-    if card is None or (unknown := unknown_argument(card, new)) is None:
-        return
-    name, near = unknown
-    message = f"{card.key} takes no {plain(name)!r}; it takes: {', '.join(plain(one) for one in near)}"
-    raise click.BadParameter(message, param_hint="KEY=VALUE")
+def _check(pending: Pending, changed: Mapping[str, Any], card: ToolCard | None) -> None:
+    """Said while it is being written, not when all of it is decided."""
+    if card is not None:
+        try:
+            check_names(card, pending, changed)
+        except CallError as wrong:
+            raise click.BadParameter(str(wrong), param_hint="KEY=VALUE") from wrong
 
 
 def edited(pending: Pending, changed: Mapping[str, Any], *, by: str, card: ToolCard | None) -> Approval:
     """Leave for the call with these arguments changed."""
-    check_names(pending, changed, card)
+    _check(pending, changed, card)
     return pending.approve(by=by, arguments={**pending.arguments, **changed})

@@ -140,9 +140,7 @@ class GatewayApp:
         if inbound.method == "POST":
             await self._post(inbound, principal)
         elif not _handshake(inbound.headers.get("mcp-protocol-version")):
-            raise HttpFault(
-                405, "This version of the protocol knows POST alone.", headers=((b"allow", b"POST"),)
-            )
+            await modern.not_posted(inbound)
         elif inbound.method == "GET":
             await handshake.get(self._premises, inbound, principal)
         elif inbound.method == "DELETE":

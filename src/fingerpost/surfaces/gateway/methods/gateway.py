@@ -52,7 +52,7 @@ class GatewayMethods:
         self._subscriptions = Subscriptions(
             router, audience=audience, materials=self._materials, tasks=tasks, seconds=seconds
         )
-        self._logging = Logging(router, levels=self._levels, tasks=tasks, seconds=seconds)
+        self.logging = Logging(router, levels=self._levels, tasks=tasks, seconds=seconds)
         self.news = News(
             router,
             audience=audience,
@@ -80,7 +80,7 @@ class GatewayMethods:
             **common,
             "resources/subscribe": self._subscriptions.subscribe,
             "resources/unsubscribe": self._subscriptions.unsubscribe,
-            "logging/setLevel": self._logging.set_level,
+            "logging/setLevel": self.logging.set_level,
         }
 
     async def answer(self, request: ClientRequest, exchange: Exchange) -> JsonObject | Encoded:
@@ -122,7 +122,7 @@ class GatewayMethods:
 
     def left(self, session: str) -> None:
         """A session or a listening stream ended: drop what was held for it."""
-        self._logging.left(session)
+        self.logging.left(session)
         self._subscriptions.left(session)
 
 
@@ -139,7 +139,9 @@ async def open_methods(
         tasks = await anyio.create_task_group().__aenter__()
         methods = GatewayMethods(router, audience=audience, calls=asking, tasks=tasks)
         tasks.start_soon(methods.news.run)
+        stop = router.servers.watch(methods.logging.moved)
         try:
             yield methods
         finally:
+            stop()
             await leave(tasks, *sys.exc_info())

@@ -7,13 +7,14 @@ from typing import Final
 from anyio.abc import TaskGroup
 
 from fingerpost.errors import FingerpostError
-from fingerpost.records import JsonObject
+from fingerpost.records import JsonObject, ServerState
 from fingerpost.router import Router
 from fingerpost.surfaces.gateway.exchange import ClientRequest, Exchange, Refusal
 from fingerpost.surfaces.gateway.methods.levels import LEVELS, USUAL, Levels
 
 INVALID_PARAMS: Final = -32602
 METHOD: Final = "logging/setLevel"
+_CONNECTED: Final = frozenset((ServerState.READY, ServerState.DEGRADED))
 
 
 class Logging:
@@ -41,6 +42,14 @@ class Logging:
         """A session ended: what only it wanted to hear need not be said any more."""
         if self._levels.forget(session):
             self._tell_servers()
+
+    def moved(self, server: str) -> None:
+        """A server came or went: a new connection knows nothing of what the last one was told."""
+        connected = {one.name for one in self._router.servers.statuses if one.state in _CONNECTED}
+        if server in connected:
+            self._tell_servers()
+        else:
+            self._told.pop(server, None)
 
     def _tell_servers(self) -> None:
         lowest = self._levels.lowest

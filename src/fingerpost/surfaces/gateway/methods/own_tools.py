@@ -48,7 +48,7 @@ class OwnTools:
         if wish.name == own.FIND:
             return await self._find(request, offer, wish.arguments)
         if wish.name == own.DESCRIBE:
-            return self._describe(offer, wish.arguments)
+            return self._describe(request, offer, wish.arguments)
         if wish.name == own.READ:
             return await self._read(request, offer, wish)
         return await self._call(request, exchange, offer, wish.arguments)
@@ -80,12 +80,15 @@ class OwnTools:
 
     # -- describe_tool ------------------------------------------------------------------------------
 
-    def _describe(self, offer: Offer, arguments: JsonObject) -> JsonObject:
+    def _describe(self, request: ClientRequest, offer: Offer, arguments: JsonObject) -> JsonObject:
         name = arguments.get("name")
         if not isinstance(name, str) or not name:
             return _wrong("describe_tool needs `name`: one that find_tools answered with.")
-        seen = resolve(ToolCall(name=name, arguments={}), offer.view.visible)
+        wish = ToolCall(name=name, arguments={})
+        seen = resolve(wish, offer.view.visible)
         if isinstance(seen, NotFound):
+            if not seen.ambiguous and (away := self._router.calls.away(wish, context_of(request, offer))):
+                return _wrong(f"{away.tool} is not available: {away.reason}. {away.fix}")
             unknown = UnknownTool(name, seen, offer.view.visible)
             return _wrong(f"{unknown.message}. find_tools finds the right name.")
         budget = max(self._settings.gateway.find_tokens, self._settings.digest.max_tokens)

@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from fingerpost.call.names import NotFound, Resolved, resolve
 from fingerpost.catalog.names import RESERVED
-from fingerpost.records import CallContext, Json, JsonObject, Outcome, ToolCall, ToolCard
+from fingerpost.records import CallContext, ErrorKind, Json, JsonObject, Outcome, ToolCall, ToolCard
 from fingerpost.router import Router
 from fingerpost.surfaces.gateway.asking import AskedCalls
 from fingerpost.surfaces.gateway.exchange import ClientRequest, Encoded, Exchange, Refusal
@@ -84,7 +84,9 @@ class ToolMethods:
             offer = await self._settled_offer(request)
             found = resolve(wish, offer.view.visible)
             if isinstance(found, NotFound):
-                await self._note_unknown(wish, context)
+                missed = await self._note_unknown(wish, context)
+                if missed.error is ErrorKind.UNAVAILABLE:  # known and away: the model hears why
+                    return rendered(missed, None, modern=request.modern)
                 raise UnknownTool(wish.name, found, offer.view.visible)
             card, wish = found.card, _resolved(found)
         else:
@@ -102,7 +104,7 @@ class ToolMethods:
         """The tool that answered: the asked one, or a fallback."""
         return asked if outcome.tool == asked.key else self._router.tools.get(outcome.tool) or asked
 
-    async def _note_unknown(self, wish: ToolCall, context: CallContext) -> None:
+    async def _note_unknown(self, wish: ToolCall, context: CallContext) -> Outcome:
         """Record that somebody tried to call what does not exist for them. Nothing can run by it."""
         probe = CallContext(
             call_id=context.call_id,
@@ -112,7 +114,7 @@ class ToolMethods:
             scopes=context.scopes,
             dry_run=True,
         )
-        await self._router.calls.call(wish, probe)
+        return await self._router.calls.call(wish, probe)
 
 
 def _asked(params: JsonObject) -> tuple[str, JsonObject]:

@@ -67,6 +67,14 @@ async def post(premises: Premises, inbound: Inbound, principal: Principal, messa
     return None
 
 
+async def not_posted(inbound: Inbound) -> None:
+    """There is POST alone in this era; a version of no era is named as such."""
+    requested = inbound.headers.get("mcp-protocol-version", "")
+    if rejection := unsupported_protocol_version_rejection(requested, _SPOKEN):
+        return await _finish(inbound, _rejected(None, rejection))
+    raise HttpFault(405, "This version of the protocol knows POST alone.", headers=((b"allow", b"POST"),))
+
+
 async def _acknowledge(inbound: Inbound) -> None:
     """Nothing a client can notify of concerns a later request: it is taken and dropped."""
     requested = inbound.headers.get("mcp-protocol-version", "")
