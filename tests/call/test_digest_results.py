@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fingerpost.call.digest import Results, count_tokens, handle_of
-from fingerpost.call.digest.results import fewest, page_end
+from fingerpost.call.digest.paging import Starts, counted, fewest, found, page_end
 from fingerpost.records import JsonObject
 from fingerpost.store import Store
 from tests.requirements import proves
@@ -113,6 +113,36 @@ def test_pages_cover_any_text_without_overlap(text: str, tokens: int) -> None:
         assert end - start >= fewest(tokens) or end == len(text)
         assert count_tokens(text[start:end]) <= tokens
         start = end
+
+
+TEXTS = st.text(alphabet="ab \n", max_size=2000) | st.text(max_size=600)
+
+
+@proves("D6")
+@given(TEXTS, st.lists(st.integers(1, 12), min_size=1, max_size=6))
+@settings(deadline=None, max_examples=60)
+def test_a_page_is_the_same_whatever_was_read_before_it(text: str, numbers: list[int]) -> None:
+    known: Starts = (0,)
+    for number in numbers:
+        afresh, onward = found(text, number, 50, (0,)), found(text, number, 50, known)
+        assert (afresh is None) == (onward is None)
+        if afresh is not None and onward is not None:
+            assert afresh[: number + 1] == onward[: number + 1]
+            pages, known = counted(text, number, 50, onward)
+            assert pages == counted(text, number, 50, afresh)[0]
+
+
+@proves("D6")
+async def test_a_result_that_is_kept_again_is_paged_again(url: str) -> None:
+    async with Store.open(url) as store:
+        results = Results(store.cache)
+        for word in ("first", "second, and longer"):
+            text = "\n".join(f"{word} {number}" for number in range(400))
+            handle = await results.keep("call_1", {"content": [{"type": "text", "text": text}]})
+            first = await results.page(handle, tokens=500)
+            assert first is not None
+            pages = [await results.page(handle, page=number + 1, tokens=500) for number in range(first.pages)]
+            assert "".join(page.text for page in pages if page is not None) == text
 
 
 def keep(person: Person) -> str:

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import zlib
 from typing import Final
 
 import anyio.to_thread
 
+from fingerpost.call.digest.paging import Bookmarks, counted, found
 from fingerpost.call.digest.parts import block_bytes, blocks, load, read_parts
-from fingerpost.call.digest.tokens import count_tokens, reach
+from fingerpost.call.digest.tokens import count_tokens
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject
 from fingerpost.store import Cache
@@ -27,7 +27,6 @@ SPACE: Final = "results"
 KEPT_UP_TO: Final = 24 * 1024 * 1024  # packed; a larger one would push everything else out
 UNPACKED_UP_TO: Final = 160 * 1024 * 1024
 PAGE_TOKENS: Final = 2_000
-COUNTED_UP_TO: Final = 500_000  # characters; of longer texts the number of pages is estimated
 _LEAST_PAGE: Final = 50
 _LETTERS: Final = 13  # 61 bits
 
@@ -60,6 +59,7 @@ class Results:
     def __init__(self, cache: Cache, *, keep_seconds: float = 86_400) -> None:
         self._cache = cache
         self._keep_seconds = keep_seconds
+        self._bookmarks = Bookmarks()
 
     async def keep(self, call_id: str, result: JsonObject, *, caller: str | None = None) -> str:
         """Keep the result, or as much of its text as is reasonable; the handle to fetch it by."""
@@ -78,7 +78,8 @@ class Results:
         packed = await self._get(handle, caller)
         if packed is None:
             return None
-        return await anyio.to_thread.run_sync(_page, packed, handle, page, max(_LEAST_PAGE, tokens))
+        tokens = max(_LEAST_PAGE, tokens)
+        return await anyio.to_thread.run_sync(_page, packed, handle, page, tokens, self._bookmarks)
 
     async def part(self, handle: str, index: int) -> tuple[str, bytes] | None:
         """Kind and bytes of one part of the result, counted from 1."""
@@ -123,63 +124,24 @@ def _unpack(packed: bytes) -> JsonObject:
     return load(zlib.decompressobj().decompress(packed, UNPACKED_UP_TO))
 
 
-def _page(packed: bytes, handle: str, page: int, tokens: int) -> Page | None:
+def _page(packed: bytes, handle: str, page: int, tokens: int, bookmarks: Bookmarks) -> Page | None:
     parts = read_parts(_unpack(packed))
     text = "\n".join(part.text for part in parts)
-    start = _start_of(text, page, tokens)
-    if start is None:
+    marked = (handle, packed[-4:], tokens)  # with its checksum: a call that goes on is kept again
+    starts = found(text, page, tokens, bookmarks.of(marked))
+    if starts is None:
         return None
-    end = page_end(text, start, tokens)
+    pages, starts = counted(text, page, tokens, starts)
+    bookmarks.put(marked, starts)
+    read = text[starts[page - 1] : starts[page]]
     return Page(
         handle=handle,
-        text=text[start:end],
+        text=read,
         page=page,
-        pages=page + _pages_left(text, end, tokens),
-        tokens=count_tokens(text[start:end]),
+        pages=pages,
+        tokens=count_tokens(read),
         references=tuple(part.reference for part in parts if part.reference is not None),
     )
-
-
-def _start_of(text: str, page: int, tokens: int) -> int | None:
-    """Where a page begins; None where there is none.
-
-    Callers give any number: what is behind the end for certain is not looked for, and nothing further.
-    """
-    if page - 1 > len(text) // fewest(tokens):
-        return None
-    start = 0
-    while page > 1 and start < len(text):
-        start = page_end(text, start, tokens)
-        page -= 1
-    is_there = page == 1 and (start < len(text) or start == 0)  # of an empty text the first
-    return start if is_there else None
-
-
-def fewest(tokens: int) -> int:
-    """How many characters every page but the last has at least.
-
-    None costs more than 10.5 tokens, and a page goes at least half as far as these would take it.
-    """
-    return max(1, tokens // 42)
-
-
-def page_end(text: str, start: int, tokens: int) -> int:
-    """Where the page from `start` ends: after a line where possible, always within `tokens`."""
-    end = reach(text, start, tokens)
-    if end < len(text):
-        end = text.rfind("\n", (start + end) // 2, end) + 1 or end
-    return max(end, min(start + 1, len(text)))
-
-
-def _pages_left(text: str, start: int, tokens: int) -> int:
-    """Counted where that is quick, else estimated; never none when there is one."""
-    if len(text) - start > COUNTED_UP_TO:
-        return max(1, math.ceil(count_tokens(text[start:]) / tokens))
-    pages = 0
-    while start < len(text):
-        start = page_end(text, start, tokens)
-        pages += 1
-    return pages
 
 
 def _part(packed: bytes, index: int) -> tuple[str, bytes] | None:
