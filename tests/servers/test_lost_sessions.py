@@ -109,11 +109,13 @@ async def test_sessions_lost_one_after_the_other_fail_no_call(effect: Effect):
 
 
 @proves("F12", "D9")
-async def test_of_many_reads_at_once_none_fails_for_a_lost_session():
+@pytest.mark.parametrize("effect", [Effect.READ, Effect.WRITE])
+async def test_of_many_calls_at_once_none_fails_for_a_lost_session(effect: Effect):
+    """Each hears for itself that it was turned away, so that even what writes can be sent again."""
     executions: list[Execution] = []
 
     async def read(number: int) -> None:
-        executions.append(await b.run(a_call("lost/read", {"n": number})))
+        executions.append(await b.run(a_call("lost/read", {"n": number}, effect=effect)))
 
     async with forgetful() as (server, servers):
         b = Bench(servers, breaker_failures=1)

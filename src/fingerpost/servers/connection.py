@@ -24,7 +24,7 @@ from fingerpost.records import JsonObject, Listing, ServerSpec, random_bits
 from fingerpost.servers.caller import CALL_ID, Passage
 from fingerpost.servers.clock import Clock
 from fingerpost.servers.failures import from_reply
-from fingerpost.servers.lifeline import Lifeline
+from fingerpost.servers.lifeline import Lifeline, Pace
 from fingerpost.servers.listing import read_listing
 from fingerpost.servers.rounds import through_rounds, wants_input
 from fingerpost.servers.session import RawSession
@@ -34,6 +34,8 @@ from fingerpost.settings.model import LimitSettings
 # Without a handler of its own, what the library logs would land on the terminal of whoever uses us.
 for _name in ("mcp", "client"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
+
+LAST_ANSWERS_SECONDS = 0.5
 
 
 class Thin(Protocol):
@@ -226,6 +228,17 @@ class Connection:
             except MCPError as error:
                 raise from_reply(self._spec.name, error, loss=self.lifeline.setback) from error
         self.latency_ms = (anyio.current_time() - began) * 1000
+
+    async def last_answers(self) -> None:
+        """Wait a moment for what is under way, where the server is there and forgot our session.
+
+        It answers each request by itself: that it was turned away, or how it went. Cut off now, nobody
+        would know whether it ran.
+        """
+        setback = self.lifeline.setback
+        if setback is not None and setback.pace is Pace.NOW:
+            with anyio.move_on_after(LAST_ANSWERS_SECONDS):
+                await self._talks.over()
 
     def announces(self, kind: str) -> bool:
         """Whether it says when its `tools`, `prompts` or `resources` changed."""

@@ -130,6 +130,7 @@ class Isolated:
                     own.connection = connection
                     own.ready.set()
                     await self._until_idle(own, lifeline)
+                    await connection.last_answers()
         except Exception as error:  # noqa: BLE001 - whatever a server or the library does to us ends here
             own.error = from_exception(self._spec.name, error)
         finally:

@@ -206,6 +206,7 @@ class Supervisor:
             tasks.start_soon(keep_probing, connection)
         await connection.lifeline.ended.wait()
         self.connection = None
+        await connection.last_answers()
         tasks.cancel_scope.cancel()
 
     async def _follow_changes(self, connection: Connection) -> None:

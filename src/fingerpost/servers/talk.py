@@ -196,10 +196,17 @@ class Talks:
         # Callers whose requests are over for us, and until when they may be meant.
         self._given_up: dict[str | None, float] = {}
         self._answered: dict[str | None, float] = {}
+        self._last_closed: anyio.Event | None = None  # where somebody waits for it
         self._ours: dict[RequestId, Talk] = {}  # on our own behalf: what a server asks is not about them
 
     def __len__(self) -> int:
         return len(self._open)
+
+    async def over(self) -> None:
+        """Return when no caller's request is under way."""
+        while self._open:
+            self._last_closed = self._last_closed or anyio.Event()
+            await self._last_closed.wait()
 
     def open(self, talk: Talk, *, ours: bool = False) -> None:
         (self._ours if ours else self._open)[talk.request] = talk
@@ -207,6 +214,9 @@ class Talks:
     def close(self, talk: Talk) -> None:
         if self._open.pop(talk.request, None) is not None:
             self._remember(talk)
+            if self._last_closed is not None and not self._open:
+                self._last_closed.set()
+                self._last_closed = None
         self._ours.pop(talk.request, None)
         for method, params in talk.close():
             if method == LOG and talk.caller_key is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fingerpost.builtin.memory.secrets import secret_in
@@ -46,9 +46,10 @@ def test_a_card_number_is_seen_however_it_is_written(
     before=sentences,
     name=st.sampled_from(["password", "Passwort", "api key", "PIN", "access token", "סיסמה", "contraseña"]),
     sign=st.sampled_from([": ", " =", " is ", ": \""]),
-    value=st.text("abcdefgh0123456789!#", min_size=5, max_size=20).filter(lambda text: not text.isalpha()),
+    value=st.text("abcdefgh0123456789!#", min_size=5, max_size=20),
 )  # fmt: skip
 def test_a_named_secret_is_seen(before: str, name: str, sign: str, value: str) -> None:
+    assume(sign != " is " or not value.rstrip("!").isalpha())  # "the password is wrong!"
     assert secret_in(f"{before} my {name} for the router{sign}{value}") is not None
     assert secret_in(f"{before} {name}{sign}{value} and more") is not None
 

@@ -19,13 +19,12 @@ _WORDS: Final = (
 # words may stand, but no end of a sentence.
 _TOLD: Final = re.compile(
     rf"(?<!\w)(?:{_WORDS})s?(?!\w)[\"'`]?(?:[^\S\n]{{1,3}}[^\s.:=!?;,]{{1,30}}){{0,6}}?[^\S\n]{{0,3}}"
-    r"(?:[:=]|(?<!\w)(?:is|was|ist|lautet|est|es|é|הוא|היא)(?!\w))[^\S\n]{0,3}[\"'`]?(?P<value>\S{3,200})",
+    r"(?:(?P<sign>[:=])|(?<!\w)(?:is|was|ist|lautet|est|es|é|הוא|היא)(?!\w))[^\S\n]{0,3}[\"'`]?(?P<value>\S{3,200})",
     re.IGNORECASE,
 )
 _PLAIN_WORD: Final = re.compile(
     r"^[^\W\d_]{1,40}[\"'`.,;:!?)]{0,3}$"
 )  # "the password is wrong": nobody's secret
-_ASSIGNED: Final = re.compile(rf"(?:{_WORDS})s?[\"'`]?\s{{0,3}}[:=]", re.IGNORECASE)
 _DIGITS: Final = re.compile(r"(?<![\w.])\d{1,19}(?:[ \u00a0-]\d{1,19}){0,40}(?!\w)")
 _CARDS: Final = re.compile(
     r"^(?:4|5[1-5]|2[2-7]|3[47]|3[068]|6011|64[4-9]|65|62|35)"
@@ -45,7 +44,7 @@ def secret_in(text: str) -> str | None:
 
 def _is_value(found: re.Match[str]) -> bool:
     """Behind a sign anything is a value; behind "is", only what is no ordinary word."""
-    return _ASSIGNED.search(found[0]) is not None or _PLAIN_WORD.match(found["value"]) is None
+    return found["sign"] is not None or _PLAIN_WORD.match(found["value"]) is None
 
 
 def _holds_card(run: str) -> bool:
