@@ -44,9 +44,12 @@ def _pids(note: Path) -> list[int]:
 
 
 @proves("F28")
-async def test_a_child_that_ignores_sigterm_is_gone_with_its_children_when_the_pool_ends(tmp_path: Path):
+@pytest.mark.parametrize("fault", ["ignores_sigterm", "moves_out"])
+async def test_a_child_that_ignores_sigterm_is_gone_with_its_children_when_the_pool_ends(
+    tmp_path: Path, fault: str
+):
     note = tmp_path / "pids"
-    async with pool(stdio_fault("ignores_sigterm", str(note))):
+    async with pool(stdio_fault(fault, str(note))):
         child, grandchild = _pids(note)
         assert is_running(child)
         assert is_running(grandchild)

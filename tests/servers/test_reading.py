@@ -94,17 +94,18 @@ def test_a_ring_holds_exactly_the_newest_bytes(chunks: list[bytes], limit: int):
 @given(
     payloads=st.lists(st.text(min_size=1).filter(lambda text: "\r" not in text)),
     at=places,
-    end=st.sampled_from(["\n", "\r\n"]),
+    end=st.sampled_from(["\n", "\r\n", "\r"]),
+    mark=st.sampled_from(["", "\ufeff"]),
 )
-def test_events_come_out_whole_however_they_are_cut(payloads: list[str], at: list[int], end: str):
-    stream = "".join(
+def test_events_come_out_whole_however_they_are_cut(payloads: list[str], at: list[int], end: str, mark: str):
+    stream = mark + "".join(
         f": comment{end}event: message{end}"
         + "".join(f"data: {line}{end}" for line in payload.split("\n"))
         + f"id: {number}{end}{end}"
         for number, payload in enumerate(payloads)
-    ).encode()
+    )
     reader = EventReader(10_000)
-    events = [event for piece in cut(stream, at) for event in reader.feed(piece)]
+    events = [event for piece in cut(stream.encode(), at) for event in reader.feed(piece)]
     assert [event.data.decode() for event in events] == payloads
     assert [event.event_id for event in events] == [str(number) for number in range(len(payloads))]
 

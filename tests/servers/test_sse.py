@@ -35,7 +35,7 @@ def written(events: Sequence[tuple[list[bytes], bytes]]) -> bytes:
 FIXED = (b"event: message", b"event:message", b"event: other", b"retry: 5", b": hello", b"data")
 WORDS = st.binary(max_size=12).map(one_line)
 LINES = WORDS.map(data_of) | WORDS.map(tight_data_of) | WORDS.map(id_of) | st.sampled_from(FIXED) | WORDS
-ENDS = st.sampled_from((b"\n", b"\r\n"))
+ENDS = st.sampled_from((b"\n", b"\r\n", b"\r"))
 STREAMS = st.lists(st.tuples(st.lists(LINES, min_size=1, max_size=4), ENDS), max_size=5).map(written)
 
 

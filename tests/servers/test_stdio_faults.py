@@ -152,9 +152,23 @@ async def test_a_second_answer_to_the_same_request_is_ignored():
             assert arguments_of(result) == {"n": number}
 
 
-async def test_ids_that_come_back_as_text_are_understood():
-    async with pool(stdio_fault("text_id")) as servers:
-        assert arguments_of(await servers.call("text_id", "echo", {"n": 1}, timeout=PATIENCE)) == {"n": 1}
+@proves("F10")
+@pytest.mark.parametrize("fault", ["text_id", "float_id"])
+async def test_ids_that_come_back_written_otherwise_are_understood(fault: str):
+    async with pool(stdio_fault(fault)) as servers:
+        assert arguments_of(await servers.call(fault, "echo", {"n": 1}, timeout=PATIENCE)) == {"n": 1}
+
+
+@proves("F10")
+async def test_a_reply_whose_id_is_no_id_costs_that_reply_and_not_the_connection():
+    async with pool(stdio_fault("odd_id")) as servers:
+        before = servers.status("odd_id")
+        ids: list[Any] = [True, 5.5, {}, []]
+        for odd in ids:
+            with pytest.raises(ServerReplyInvalid, match="not a JSON-RPC message"):
+                await servers.call("odd_id", "echo", {"id": odd}, timeout=PATIENCE)
+        assert arguments_of(await servers.call("odd_id", "echo", {"n": 1}, timeout=PATIENCE)) == {"n": 1}
+        assert servers.status("odd_id") == before
 
 
 async def test_a_servers_own_error_keeps_its_code_and_words():

@@ -7,10 +7,12 @@ import os
 import signal
 
 import anyio
+import anyio.to_thread
 from anyio.abc import Process
 
 from fingerpost.errors import ServerUnavailable
 from fingerpost.records import ServerSpec
+from fingerpost.servers.watchdog import end_kin, kin
 
 INHERITED = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 
@@ -64,6 +66,7 @@ async def exits_within(process: Process, seconds: float) -> bool:
 async def end(process: Process) -> None:
     """Ask politely, then firmly, then kill, the child and everything it started. All within bounds."""
     assert process.stdin is not None
+    below = await anyio.to_thread.run_sync(kin, process.pid)
     with contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
         await process.stdin.aclose()
     if not await exits_within(process, EOF_GRACE):
@@ -72,6 +75,7 @@ async def end(process: Process) -> None:
     # Also when the child itself is gone: its children are in the same group.
     _signal(process, signal.SIGKILL)
     await exits_within(process, KILL_GRACE)
+    await anyio.to_thread.run_sync(end_kin, below)  # and those of them that are in groups of their own
 
 
 def _signal(process: Process, number: signal.Signals) -> None:

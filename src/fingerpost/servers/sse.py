@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Final
@@ -37,6 +38,8 @@ class EventReader:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._lines = LineSplitter(limit)
+        self._head: bytes | None = b""  # of the stream, until it is known whether a mark stands before it
+        self._after_return = False  # the last byte was a carriage return
         self._fresh()
 
     def _fresh(self) -> None:
@@ -49,10 +52,30 @@ class EventReader:
     def feed(self, chunk: bytes) -> list[StreamEvent]:
         """The events that `chunk` completes. Raises `EventTooLarge`."""
         try:
-            lines = self._lines.feed(chunk)
+            lines = self._lines.feed(self._with_plain_ends(self._without_mark(chunk)))
         except LineTooLong:
             raise EventTooLarge from None
-        return [event for line in lines if (event := self._line(line.rstrip(b"\r"))) is not None]
+        return [event for line in lines if (event := self._line(line)) is not None]
+
+    def _without_mark(self, chunk: bytes) -> bytes:
+        """A byte order mark may stand before the first line."""
+        if self._head is None:
+            return chunk
+        self._head += chunk
+        if len(self._head) < len(BOM_UTF8) and BOM_UTF8.startswith(self._head):
+            return b""  # it may still become one
+        chunk, self._head = self._head.removeprefix(BOM_UTF8), None
+        return chunk
+
+    def _with_plain_ends(self, chunk: bytes) -> bytes:
+        """Lines may end with a line feed, a carriage return, or both, and a chunk between the two."""
+        if self._after_return and chunk:
+            chunk = chunk.removeprefix(b"\n")
+            self._after_return = False
+        if b"\r" not in chunk:
+            return chunk
+        self._after_return = chunk.endswith(b"\r")
+        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _line(self, line: bytes) -> StreamEvent | None:
         if not line:

@@ -28,7 +28,6 @@ from mcp_types import (
     JSONRPCNotification,
     JSONRPCRequest,
     RequestId,
-    jsonrpc_message_adapter,
 )
 
 from fingerpost.errors import FingerpostError, ServerReplyInvalid
@@ -38,7 +37,7 @@ from fingerpost.servers.guard import guard
 from fingerpost.servers.lifeline import STRAYS_HINT, Lifeline, Setback
 from fingerpost.servers.process import end, exits_within, how_it_ended, let_go, spawn
 from fingerpost.servers.ring import LineSplitter, LineTooLong
-from fingerpost.servers.wire import Unreadable, answered_by, parse_envelope
+from fingerpost.servers.wire import Unreadable, answered_by, as_message, parse_envelope
 from fingerpost.settings.model import LimitSettings
 
 EXIT_WATCH = 0.5  # a dead parent whose children keep the pipes open is seen after this
@@ -158,17 +157,28 @@ class Child:
             return
         try:
             message = parse_envelope(line)
+            if self._settled(message):
+                return
+            await self._to_session.send(SessionMessage(as_message(message)))
         except Unreadable as why:
             await self._deliver_unreadable(line, str(why))
-            return
-        request = as_request_id(message.get("id")) if "method" not in message else None
-        if request is not None:
-            request = coerce_request_id(request)
-            self._waiting.pop(request, None)
-            if (waiter := self._asked.get(request)) is not None:
-                waiter.settle(message)
-                return
-        await self._to_session.send(SessionMessage(jsonrpc_message_adapter.validate_python(message)))
+
+    def _settled(self, message: dict[str, Any]) -> bool:
+        """Whether this is a reply somebody waits for without the library in between; they have it now."""
+        if "method" in message:
+            return False
+        given = message.get("id")
+        if isinstance(given, float) and given.is_integer():
+            given = message["id"] = int(given)  # 5.0 is 5 in JSON
+        request = as_request_id(given)
+        if request is None:
+            return False
+        request = coerce_request_id(request)
+        self._waiting.pop(request, None)
+        if (waiter := self._asked.get(request)) is None:
+            return False
+        waiter.settle(message)
+        return True
 
     async def _deliver_unreadable(self, line: bytes, why: str) -> None:
         request = answered_by(line, self._waiting)

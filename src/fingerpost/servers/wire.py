@@ -49,7 +49,7 @@ def parse_envelope(data: bytes) -> dict[str, Any]:
         and isinstance(envelope.get("result"), dict)
     ):
         return envelope  # by far the most common
-    _as_message(envelope)
+    as_message(envelope)
     return envelope
 
 
@@ -65,7 +65,7 @@ def parse_message(data: bytes) -> JSONRPCMessage:
     try:
         message = jsonrpc_message_adapter.validate_json(data, by_name=False)
     except ValidationError:
-        return _as_message(_as_envelope(_loads(data)))
+        return as_message(_as_envelope(_loads(data)))
     word = b'"error"' if isinstance(message, JSONRPCResponse) else b'"result"'
     if isinstance(message, JSONRPCResponse | JSONRPCError) and word in data:
         _check_envelope(_loads(data))
@@ -81,7 +81,8 @@ def _as_envelope(value: object) -> dict[str, Any]:
     return envelope
 
 
-def _as_message(envelope: dict[str, Any]) -> JSONRPCMessage:
+def as_message(envelope: dict[str, Any]) -> JSONRPCMessage:
+    """Raises `Unreadable`."""
     try:
         return jsonrpc_message_adapter.validate_python(envelope, by_name=False)
     except ValidationError:

@@ -190,6 +190,18 @@ class TextId(Program):
         super().reply({**request, "id": str(request["id"])}, result)
 
 
+@fault("float_id", 10, "answers with its ids as numbers with a fraction of nothing")
+class FloatId(Program):
+    def reply(self, request: dict[str, Any], result: Any) -> None:
+        super().reply({**request, "id": float(request["id"])}, result)
+
+
+@fault("odd_id", 10, "answers a call with the id that its arguments name")
+class OddId(Program):
+    def call(self, request: dict[str, Any]) -> None:
+        self.reply({**request, **request["params"]["arguments"]}, self.echo(request))
+
+
 @fault("own_error", 11, "answers a call with an error of its own, under a code the MCP library uses too")
 class OwnError(Program):
     def call(self, request: dict[str, Any]) -> None:
@@ -375,6 +387,16 @@ class IgnoresSigterm(Program):
             Path(self.argument).write_text(f"{os.getpid()} {child.pid}")
         super().run()
         time.sleep(FOR_EVER)
+
+
+@fault("moves_out", 28, "its child is in a session of its own, and ignores SIGTERM")
+class MovesOut(Program):
+    def run(self) -> None:
+        stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(3600)"
+        child = subprocess.Popen([sys.executable, "-c", stubborn], start_new_session=True)
+        if self.argument:
+            Path(self.argument).write_text(f"{os.getpid()} {child.pid}")
+        super().run()
 
 
 @fault("crash_loop", 29, "exits as soon as it starts; notes each start in a file")
