@@ -21,6 +21,7 @@ HEAVY = {
     "onnxruntime",
     "openai",
     "pydantic",
+    "re2",
     "rich",
     "sqlalchemy",
     "starlette",

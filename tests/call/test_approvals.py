@@ -177,6 +177,60 @@ async def test_a_call_decided_before_is_asked_about_anew(opened: Opened) -> None
         assert again.decision is Decision.WAITING
 
 
+@proves("C6", "F33")
+async def test_a_word_on_one_call_of_an_asker_holds_in_whatever_session_they_come_back(
+    opened: Opened, clock: Clock, sink: MemorySink
+) -> None:
+    first, later, other = (
+        replace(CONTEXT, conversation=session, asker=asker)
+        for session, asker in (("ses_1", "key:dana"), ("ses_2", "key:dana"), ("ses_2", "token:dana"))
+    )
+    async with opened() as here:
+        pending = await here.request(make_call(), first, ASK)
+    async with opened() as here, opened() as there:
+        assert (await there.request(make_call(), later, ASK)).pending_id == pending.pending_id
+        assert len(sink.events) == 1
+        await here.decide(pending.pending_id, Decision.APPROVED, by="kim")
+        for elsewhere in (other, replace(CONTEXT, conversation="ses_2"), replace(later, caller="lee")):
+            assert await there.spend(make_call(), elsewhere) is None
+        assert await there.spend(make_call("b.txt"), later) is None
+        leaves: list[Permit] = []
+
+        async def spend(approvals: Approvals) -> None:
+            leave = await approvals.spend(make_call(), later)
+            leaves.extend([] if leave is None else [leave])
+
+        async with anyio.create_task_group() as tasks:
+            for approvals in (here, there) * 5:
+                tasks.start_soon(spend, approvals)
+        assert len(leaves) == 1
+        clock.move(1)
+        again = await there.request(make_call(), later, ASK)
+        await here.decide(again.pending_id, Decision.REJECTED, by="kim", reason="enough")
+        assert await there.news(make_call(), other) is None
+        word = await there.news(make_call(), first)
+        assert word is not None
+        assert word.decision_reason == "enough"
+        assert await there.news(make_call(), later) is None
+
+
+@proves("C6")
+async def test_an_approval_for_a_session_stays_there_and_the_call_it_was_about_runs_once_anywhere(
+    opened: Opened,
+) -> None:
+    first, later = (
+        replace(CONTEXT, conversation=session, asker="key:dana") for session in ("ses_1", "ses_2")
+    )
+    async with opened() as approvals:
+        pending = await approvals.request(make_call(), first, ASK)
+        await approvals.decide(pending.pending_id, Decision.APPROVED, by="kim", scope="conversation")
+        assert await approvals.spend(make_call("b.txt"), later) is None
+        assert await approvals.spend(make_call(), later) is not None
+        assert await approvals.spend(make_call(), later) is None
+        for path in ("a.txt", "b.txt", "a.txt"):
+            assert await approvals.spend(make_call(path), first) is not None
+
+
 @proves("C6", "F34")
 async def test_arguments_or_a_definition_changed_after_approval_void_it(opened: Opened) -> None:
     async with opened() as approvals:

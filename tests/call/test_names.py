@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unicodedata import normalize
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -96,3 +98,31 @@ def test_a_name_two_servers_share_is_answered_with_both() -> None:
 def test_no_name_makes_resolving_fail(name: str) -> None:
     found = resolve(ToolCall(name=name, arguments={}), TOOLS)
     assert isinstance(found, Resolved | NotFound)
+
+
+@proves("C2")
+def test_letters_of_every_script_tell_names_apart() -> None:
+    tools = snapshot(
+        a=[{"name": "הצג_קובץ1"}, {"name": "Показать-Файл"}, {"name": "表示_1"}, {"name": "कि_1"}]
+    )
+
+    def meant(name: str) -> str | None:
+        found = resolve(ToolCall(name=name, arguments={}), tools)
+        return found.card.name if isinstance(found, Resolved) else None
+
+    assert [meant(name) for name in ("מחק_הכל1", "удалить_1", "削除_1", "का_1", "1")] == [None] * 5
+    assert meant("הצג-קובץ1") == "הצג_קובץ1"
+    assert meant("a__הצגקובץ1") == "הצג_קובץ1"
+    assert meant("показать_файл") == "Показать-Файл"
+    assert meant("表示。1") == "表示_1"
+
+
+@proves("C2")
+@given(st.text("אבЖжкиaA1_- ", min_size=1, max_size=5), st.text("אבЖжкиaA1_- ", min_size=1, max_size=5))
+def test_a_name_is_taken_for_another_only_where_their_letters_are_the_same(one: str, other: str) -> None:
+    def letters(text: str) -> list[str]:
+        return [sign for sign in normalize("NFC", text.casefold()) if sign.isalnum()]
+
+    found = resolve(ToolCall(name=other, arguments={}), snapshot(z=[{"name": f"1{one}"}]))
+    if isinstance(found, Resolved):
+        assert letters(other) in (letters(f"1{one}"), letters(f"z1{one}"))

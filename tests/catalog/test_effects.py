@@ -105,6 +105,164 @@ def test_a_tool_is_as_dangerous_as_the_worst_action_it_offers() -> None:
     assert effect_of("records", inputSchema=choosing("read", "frobnicate")) is Effect.WRITE
 
 
+_ENUM: Json = {"type": "string", "enum": ["list", "delete"]}
+_DEFS: dict[str, Json] = {"$defs": {"Act": _ENUM, "a/b": {"$ref": "#/$defs/Act"}}}
+
+
+def choosing(schema: Json, name: str = "action") -> dict[str, Json]:
+    return {"type": "object", "properties": {name: schema}, **_DEFS}
+
+
+@proves("H16")
+@pytest.mark.parametrize(
+    "schema",
+    [
+        choosing({"anyOf": [_ENUM, {"type": "null"}], "default": None}),
+        choosing({"$ref": "#/$defs/Act"}),
+        choosing({"allOf": [{"$ref": "#/$defs/a~1b"}], "default": "list"}),
+        choosing({"oneOf": [{"const": "list"}, {"const": "delete_all"}]}),
+        choosing({"enum": ["list", "drop"]}, name="cmd"),
+        choosing({"enum": ["get", "delete"]}, name="type"),
+        choosing({"enum": ["show", "wipe everything"]}, name="what"),
+        choosing(choosing(_ENUM), name="request"),
+        choosing({"type": "array", "items": _ENUM}, name="actions"),
+        choosing({"type": "array", "items": choosing({"$ref": "#/$defs/Act"})}, name="steps"),
+        {"oneOf": [choosing({"const": "list"}), choosing({"const": "delete"})]},
+        choosing({"enum": [*(f"list_{number}" for number in range(500)), "delete"]}),
+    ],
+)
+def test_a_choice_counts_however_the_schema_writes_it(schema: Json) -> None:
+    assert effect_of("view_items", "View items", inputSchema=schema) is Effect.DESTROY
+
+
+@proves("H16")
+@pytest.mark.parametrize(
+    "schema",
+    [
+        choosing({"anyOf": [{"enum": ["list", "show"]}, {"type": "null"}]}),
+        choosing({"$ref": "#/$defs/Missing"}),
+        choosing({"$ref": "https://example.com/elsewhere"}),
+        choosing({"$ref": "#/properties/action"}),
+        choosing({"enum": ["bash", "python"]}, name="language"),
+        choosing({"enum": ["create_time", "update_time", "delete_time"]}, name="sort"),
+        choosing({"enum": ["post", "link", "comment"]}, name="type"),
+        choosing({"enum": ["create", "update", "delete"]}, name="event_type"),
+        choosing({"type": "string", "description": "delete"}),
+    ],
+)
+def test_choices_that_do_nothing_leave_a_reading_tool_alone(schema: Json) -> None:
+    assert effect_of("view_items", "View items", inputSchema=schema) is Effect.READ
+
+
+@proves("H16")
+def test_a_schema_too_large_to_look_through_is_not_taken_for_reading() -> None:
+    hidden: Json = {"properties": {**{f"p{number}": {} for number in range(5000)}, "action": _ENUM}}
+    assert effect_of("view_items", "View items", inputSchema=hidden) is not Effect.READ
+
+
+_PARTS = st.recursive(
+    st.sampled_from([None, "delete", 1, {"$ref": "#"}, {"$ref": "#/properties/a"}, {"$ref": "#/x/9"}]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["properties", "anyOf", "allOf", "items", "enum", "const", "$ref", "a", "action"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@proves("H16")
+@UNHURRIED
+@given(_PARTS)
+def test_no_schema_keeps_an_effect_from_being_judged(schema: Json) -> None:
+    assert effect_of("view_items", "View items", inputSchema=schema) in Effect
+
+
+@proves("H16")
+@pytest.mark.parametrize("hint", [True, False])
+@pytest.mark.parametrize(
+    "description",
+    [
+        "This tool deletes all files of the user",
+        "Will delete everything in the account.",
+        "Finds expired sessions, deletes them",
+        "Find expired sessions, delete them",
+        "Gets rid of every record in the table",
+        "Lists files. It will also remove them.",
+        "Lists files. Then deletes them.",
+        "Lists files; afterwards it wipes the disk",
+        "Lists files (deletes them afterwards)",
+        "Lists files\n\nWARNING: deletes everything",
+        "A tool that deletes files",
+        "A helper which wipes the disk",
+        "Tool for deleting files",
+        "This endpoint allows you to delete a user",
+        "Manages a list by allowing the user to delete, add or mark items",
+        "Can be used to erase disks",
+        "Fetches mails, deleting them from the server",
+        "Reads a message. The message will be deleted after reading.",
+        "Reads and automatically removes the oldest",
+        "Lists items and may delete stale ones",
+    ],
+)
+def test_what_a_description_says_the_tool_destroys_is_heard(description: str, *, hint: bool) -> None:
+    claim: dict[str, Json] = {"annotations": {"readOnlyHint": True}} if hint else {}
+    for name in ("list_cleaner", "summary", "open_things", "thing"):
+        assert effect_of(name, description, **claim) is Effect.DESTROY
+
+
+@proves("H16")
+@pytest.mark.parametrize(
+    "description",
+    [
+        "Looks up the user. Also sends an email to them.",
+        "Shows all. This sends a message to the owner.",
+        "Retrieves releases. It can be used to create, change or fetch them.",
+    ],
+)
+def test_what_a_description_says_the_tool_changes_is_heard(description: str) -> None:
+    assert effect_of("list_things", description, annotations={"readOnlyHint": True}) is Effect.WRITE
+
+
+@proves("H16")
+@pytest.mark.parametrize(
+    "description",
+    [
+        "Lists deleted files",
+        "Returns the removed items",
+        "Shows who deleted a file",
+        "Shows what happens when a user deletes a file",
+        "Search for issues that were deleted",
+        "Lists files. It does not delete anything",
+        "Lists files without modifying them",
+        "Get the list of tools that can delete files",
+        "Lists rules that delete mails",
+        "Returns files which will be deleted",
+        "Get a preview of what would be deleted",
+        "Returns a token that can be used to delete the image",
+        "Get the id of a file so that you can delete it later",
+        "Checks whether the user can delete a file",
+        "Lists items. To delete an item, use delete_item.",
+        "Lists items. Use delete_item to remove one.",
+        "Lists items. You can delete items with another tool.",
+        "Lists items. Once an item is deleted it is not returned.",
+        "Get events (create, update, delete)",
+        "Get file info: size, update time, delete flag",
+        "List news, updates and events",
+        "This API enables users to search",
+        "Get a diff. This tool creates a short summary of it.",
+        "List versions. Undelete is another tool.",
+    ],
+)
+def test_what_others_do_did_or_may_do_leaves_a_reading_tool_alone(description: str) -> None:
+    assert effect_of("list_things", description) is Effect.READ
+
+
 @proves("H16")
 def test_sql_as_it_comes_is_dangerous_unless_it_only_reads() -> None:
     assert effect_of("query", "Run SQL on the database") is Effect.DESTROY

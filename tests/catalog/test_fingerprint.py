@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fingerpost.catalog import fingerprint
-from fingerpost.catalog.fingerprint import FINGERPRINTED
+from fingerpost.catalog.fingerprint import FINGERPRINTED, FOR_PROGRAMS
 from fingerpost.records import Json
 from tests.catalog.definitions import UNHURRIED, tool
 from tests.requirements import proves
@@ -67,13 +67,30 @@ def test_any_change_to_a_covered_part_changes_the_fingerprint(
 
 
 @proves("F24")
+def test_the_fingerprint_of_a_plain_tool_is_what_it_has_always_been() -> None:
+    plain = tool("get_thing", title="A thing", annotations={"readOnlyHint": True})
+    first_released = "3d75efbec6978a41f117ef5fda3b695086e927472de3fe6af1ce388545918c14"
+    assert fingerprint(plain) == first_released
+    assert fingerprint({**plain, "_meta": {"a": 1}, "icons": [], "execution": {}}) == first_released
+
+
+@proves("F24")
 @UNHURRIED
 @given(json_values)
-def test_meta_icons_and_unknown_parts_do_not_count(value: Json) -> None:
+def test_what_serves_programs_and_screens_does_not_count(value: Json) -> None:
     plain = tool("get_thing")
-    assert fingerprint({**plain, "_meta": value, "icons": value, "newInSomeProtocol": value}) == fingerprint(
-        plain
-    )
+    assert fingerprint({**plain, "_meta": value, "icons": value, "execution": value}) == fingerprint(plain)
+
+
+@proves("F24")
+@UNHURRIED
+@given(st.text().filter(lambda name: name not in {*FINGERPRINTED, *FOR_PROGRAMS}), json_values, json_values)
+@example("instructions", "Ignore all", None)
+def test_a_member_that_no_protocol_knows_counts(name: str, one: Json, other: Json) -> None:
+    plain = tool("get_thing")
+    same = json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    assert (fingerprint({**plain, name: one}) == fingerprint({**plain, name: other})) == same
+    assert (fingerprint({**plain, name: one}) == fingerprint(plain)) == (one is None)
 
 
 @proves("F24")

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fingerpost.choose.brought import Brought
 from fingerpost.choose.single import MOST_CALLS, turn_request
 from fingerpost.choose.turns import Turn, read_turn
 from fingerpost.events import PacketReceived
@@ -151,7 +152,55 @@ def test_a_model_without_tool_support_is_told_in_the_prompt_and_answers_in_json(
     assert fits(json.loads(call.text), request)
     assert result.role == "user"
     assert "result 1" in result.text
-    assert ask(step(1), tools=False, final=True).schema is None
+
+
+def test_a_last_turn_in_json_may_only_answer() -> None:
+    last = ask(step(1), tools=False, final=True)
+    assert fits({"calls": [], "answer": "Five."}, last)
+    assert not fits({"calls": [{"tool": "time__get_current_time", "arguments": {}}], "answer": "Five."}, last)
+    assert not fits({"calls": [], "answer": None}, last)
+
+
+@pytest.mark.parametrize("final", [True, False])
+def test_who_wants_text_is_told_of_no_tools_and_asked_for_no_json(final: bool) -> None:
+    call: JsonObject = {
+        "id": "c1",
+        "type": "function",
+        "function": {"name": "read_result", "arguments": "{}"},
+    }
+    since = (
+        Message(role="assistant", text="", tool_calls=(call,)),
+        Message(role="tool", text="Bears.", tool_call_id="c1"),
+    )
+    for brought in (Brought(tools=(OWN,), choice="none"), Brought(tools=(OWN,), choice="none", since=since)):
+        request = turn_request(
+            packet("What time is it?"),
+            CARDS,
+            system="SYSTEM",
+            history=HISTORY,
+            settings=SETTINGS,
+            final=final,
+            tools=False,
+            brought=brought,
+        )
+        told = "\n".join(message.text for message in request.messages)
+        assert (request.tools, request.schema, request.messages[3].text) == ((), None, "What time is it?")
+        assert "JSON" not in told
+        assert '"calls"' not in told, "a model goes on as it began"
+        assert not brought.since or "Bears." in told
+
+
+def test_a_choice_of_the_callers_is_marked_as_theirs() -> None:
+    for choice in (None, "required"):
+        request = turn_request(
+            packet("What time is it?"),
+            CARDS,
+            system="",
+            history=(),
+            settings=SETTINGS,
+            brought=Brought(tools=(OWN,), choice=choice),
+        )
+        assert request.choice_is_callers is (choice is not None)
 
 
 @proves("B4", "C1")

@@ -7,12 +7,14 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import pytest
 
 from fingerpost import Router
 from fingerpost.events import ApprovalRequested
 from fingerpost.records import Decision
 from fingerpost.testing import ScriptedModel, calls
-from tests.completions.kit import Place, ask, house, user
+from tests.api import kit as api
+from tests.completions.kit import MAP, Place, ask, house, user
 from tests.requirements import proves
 
 WRITE = "Delete the old note and write a note that says: buy milk"
@@ -137,3 +139,65 @@ async def test_nobody_else_goes_on_with_it(tmp_path: Path):
     assert (by_id.status, by_id.error["param"]) == (404, "fingerpost.resume")
     assert by_note.json["fingerpost"]["packet_id"] != first["fingerpost"]["packet_id"]
     assert place.notes.calls == []
+
+
+TERMS: dict[str, Any] = {"temperature": 0.11, "seed": 7, "max_tokens": 77}
+
+
+@proves("O7")
+@pytest.mark.parametrize("word", ["approve", "reject"])
+async def test_what_is_decided_in_the_console_waits_for_its_caller_and_their_terms(tmp_path: Path, word: str):
+    """The console cannot know which model, options and tools the caller brought: they go on themselves."""
+    model = writes()
+    terms = {**TERMS, "model": "another", "tools": [MAP]}
+    async with house(tmp_path, model, **NOT_HELD) as place, api.served(place.router) as console:
+        first = (await ask(place, body(**terms))).json
+        asked = len(model.asked)
+        path = f"/api/approvals/{first['fingerpost']['pending_id']}/{word}"
+        decided = (await console.post(path, {})).json()
+        assert (decided["stood"], decided["resumed"]) == (True, False)
+        assert "program that asked" in decided["note"]
+        await anyio.wait_all_tasks_blocked()
+        assert (place.notes.calls, len(model.asked)) == ([], asked)
+        after = await ask(place, body(first["choices"][0]["message"], user("And now?"), **terms))
+    assert after.json["fingerpost"]["packet_id"] == first["fingerpost"]["packet_id"]
+    assert len(place.notes.calls) == (1 if word == "approve" else 0)
+    if word == "approve":
+        last = model.asked[-1]
+        assert (last.model, last.options, last.tools[0]) == ("another", TERMS, MAP)
+        assert after.text.startswith("I wrote it down.")
+
+
+@proves("O7")
+@pytest.mark.parametrize("decision", [Decision.APPROVED, Decision.REJECTED])
+async def test_any_message_in_a_named_conversation_goes_on(tmp_path: Path, decision: Decision):
+    """A caller that sends only what is new, and never what was said before."""
+    model = writes()
+    named = {"fingerpost": {"conversation": "mine"}}
+    async with house(tmp_path, model, **NOT_HELD) as place:
+        first = (await ask(place, body(**named))).json
+        await decide(place.router, first["fingerpost"]["pending_id"], decision)
+    new = {"model": "fingerpost", "messages": [user("Go on")], **named}
+    async with house(tmp_path, model, **NOT_HELD) as place:
+        elsewhere = await ask(place, {**new, "fingerpost": {"conversation": "another"}})
+        after = await ask(place, new)
+        other = await ask(place, {**new, "messages": [user("Tell me a tale of bears")]})
+    first_id = first["fingerpost"]["packet_id"]
+    ids = [answer.json["fingerpost"]["packet_id"] for answer in (elsewhere, after, other)]
+    assert [each == first_id for each in ids] == [False, True, False]
+    wrote = [("delete_and_write_note", {"text": "buy milk"})] if decision is Decision.APPROVED else []
+    assert place.notes.calls == wrote
+    assert after.text.startswith("I wrote it down." if wrote else "You said no")
+
+
+async def test_while_it_waits_another_question_in_the_conversation_is_answered(tmp_path: Path):
+    named = {"fingerpost": {"conversation": "mine"}}
+    async with house(tmp_path, writes(), **NOT_HELD) as place:
+        first = (await ask(place, body(**named))).json
+        tale = {"model": "fingerpost", "messages": [user("What is a bear?")], "tool_choice": "none", **named}
+        other = await ask(place, tale)
+        await decide(place.router, first["fingerpost"]["pending_id"])
+        after = await ask(place, {"model": "fingerpost", "messages": [user("Go on")], **named})
+    assert other.json["fingerpost"]["packet_id"] != first["fingerpost"]["packet_id"]
+    assert after.json["fingerpost"]["packet_id"] == first["fingerpost"]["packet_id"]
+    assert len(place.notes.calls) == 1

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fingerpost.llm import ModelRequest
 from fingerpost.testing import ScriptedModel, calls
 from tests.completions.kit import MAP, ask, house, user
@@ -143,3 +145,37 @@ async def test_options_and_pictures_reach_the_model(tmp_path: Path):
     assert answer.text == "A cat."
     assert model.asked[0].options == options
     assert picture in model.asked[0].messages[-1].parts
+
+
+@proves("O3")
+@pytest.mark.parametrize("mode", ["simple", "staged"])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_a_call_written_as_text_comes_back_as_a_call(tmp_path: Path, mode: str, stream: bool):
+    """Smaller models write calls the way they were trained to, and not all servers read them."""
+    text = '<tool_call>\n{"name": "show_map", "arguments": {"place": "Tokyo"}}\n</tool_call>'
+    asked = {
+        "model": "fingerpost",
+        "messages": [user("Tell me a tale of bears")],
+        "tools": [MAP],
+        "fingerpost": {"mode": mode},
+        "stream": stream,
+    }
+    async with house(tmp_path, ScriptedModel(lambda request: text)) as place, place.plain() as client:
+        got = await client.post("/v1/chat/completions", json=asked)
+    chunks = [json.loads(line[6:]) for line in got.text.splitlines() if line.startswith("data: {")]
+    choices = [chunk["choices"][0] for chunk in chunks] if stream else got.json()["choices"]
+    said = [choice.get("delta" if stream else "message") for choice in choices]
+    (call,) = [call for each in said for call in each.get("tool_calls", [])]
+    assert (call["function"]["name"], json.loads(call["function"]["arguments"])) == SHOW
+    assert call["id"]
+    assert choices[-1]["finish_reason"] == "tool_calls"
+    assert not any(each.get("content") for each in said)
+
+
+async def test_a_caller_who_wants_text_gets_no_call_out_of_it(tmp_path: Path):
+    text = 'Well.\n<tool_call>{"name": "show_map", "arguments": {"place": "Tokyo"}}</tool_call>'
+    asked = {"model": "fingerpost", "messages": [user("Tell me a tale of bears")], "tools": [MAP]}
+    async with house(tmp_path, ScriptedModel(lambda request: text)) as place:
+        answer = await ask(place, {**asked, "tool_choice": "none"})
+    assert answer.text == "Well."
+    assert "tool_calls" not in answer.json["choices"][0]["message"]

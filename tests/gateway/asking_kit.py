@@ -121,7 +121,12 @@ class Gateway:
             asking,
             person or Person(),
             ToolCall(name=params["name"], arguments=params["arguments"]),
-            CallContext(call_id=new_id("cal"), caller=asking.principal.name, conversation=asking.caller_key),
+            CallContext(
+                call_id=new_id("cal"),
+                caller=asking.principal.name,
+                conversation=asking.caller_key,
+                asker=asking.principal_key,
+            ),
             passage,
             server="" if card is None else card.server,
         )

@@ -188,6 +188,7 @@ class Library:
         self.resources = list(resources)
         self.templates = list(templates)
         self.prompts = list(prompts)
+        self.found: list[dict[str, Any]] = []  # what its tool answers with, and its prompts end with
         self.asked: list[tuple[str, Any]] = []
         self._clients: WeakSet[Connection] = WeakSet()
         with warnings.catch_warnings(action="ignore"):  # it still has what is deprecated: logging
@@ -196,6 +197,7 @@ class Library:
                 version="1.0",
                 instructions=f"{name} keeps books.",
                 on_list_tools=self._tools,
+                on_call_tool=self._look_up,
                 on_list_resources=self._resources,
                 on_list_resource_templates=self._templates,
                 on_read_resource=self._read,
@@ -224,6 +226,11 @@ class Library:
         self._clients.add(ctx.session._connection)  # pyright: ignore[reportPrivateUsage] - see above
         return types.ListToolsResult(tools=[types.Tool.model_validate(reading("look_up"))])
 
+    async def _look_up(
+        self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        return types.CallToolResult.model_validate({"content": self.found})
+
     async def _resources(self, ctx: ServerRequestContext[Any], params: Any) -> types.ListResourcesResult:
         listed = [types.Resource(uri=uri, name=uri.rpartition("/")[2]) for uri in self.resources]
         return types.ListResourcesResult(resources=listed)
@@ -250,7 +257,9 @@ class Library:
     ) -> types.GetPromptResult:
         self.asked.append(("prompt", (params.name, params.arguments)))
         content = types.TextContent(type="text", text=f"{self.name} says {params.name}")
-        return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=content)])
+        said = [content.model_dump(by_alias=True, exclude_none=True), *self.found]
+        messages = [{"role": "user", "content": block} for block in said]
+        return types.GetPromptResult.model_validate({"messages": messages})
 
     async def _complete(
         self, ctx: ServerRequestContext[Any], params: types.CompleteRequestParams

@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 import anyio
 import jwt
+import pytest
 from mcp.server.auth.provider import AuthorizationCode
 from mcp.server.auth.routes import create_auth_routes
 from mcp.server.auth.settings import ClientRegistrationOptions
@@ -111,10 +112,12 @@ class Signing(Authority):
     def __init__(self) -> None:
         super().__init__()
         self.issuer = ""
+        self.asked_for: list[str | None] = []
 
     async def exchange_authorization_code(
         self, client: OAuthClientInformationFull, authorization_code: AuthorizationCode
     ) -> OAuthToken:
+        self.asked_for.append(authorization_code.resource)
         claims = {
             "iss": self.issuer,
             "aud": authorization_code.resource,
@@ -149,7 +152,8 @@ async def signing_authority() -> AsyncGenerator[Signing]:
 
 
 @proves("G10")
-async def test_a_real_client_is_turned_away_signs_in_and_is_let_in(tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/all", "/mcp/p/support"])
+async def test_a_real_client_is_turned_away_signs_in_and_is_let_in(tmp_path: Path, path: str) -> None:
     events, tokens = MemorySink(), MemoryTokens()
     async with (
         signing_authority() as authority,
@@ -166,11 +170,14 @@ async def test_a_real_client_is_turned_away_signs_in_and_is_let_in(tmp_path: Pat
             },
         ) as (base, methods),
     ):
-        spec = Server.http("gateway", f"{base}/mcp/all")
+        spec = Server.http("gateway", f"{base}{path}")
         assert await login(spec, tokens, open_browser=person, timeout=PATIENCE)
         async with pool(spec, tokens=tokens) as servers:
             result = await servers.call("gateway", "echo", {"text": "hello"}, timeout=PATIENCE)
         assert "hello" in str(result)
+        assert authority.asked_for == [
+            f"{base}{path}"
+        ]  # the address it calls, as a strict client would have it
         (client_id,) = authority.clients
         principals = {(request.principal.kind, request.principal.name) for request in methods.requests}
         assert principals == {("token", f"token:dana@{client_id}")}

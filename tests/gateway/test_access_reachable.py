@@ -83,4 +83,5 @@ def test_who_is_turned_away_is_sent_to_documents_that_can_be_reached() -> None:
     settings = GatewaySettings(host="0.0.0.0", sign_in=sign_in)
     gate = open_gate(settings, keys=NoKeys(), events=MemorySink(), bound="0.0.0.0:1")
     told = {str(document["resource"]) for document in gate.documents().values()}
-    assert told == {f"http://{reachable('0.0.0.0:1')}/mcp"}
+    own = f"http://{reachable('0.0.0.0:1')}/mcp"
+    assert told == {own, f"{own}/route", f"{own}/all"}

@@ -128,6 +128,9 @@ async def test_a_token_without_the_scope_we_ask_for_is_told_which(issuer: Author
         {"iss": None},
         {"exp": 1000},
         {"exp": None},
+        {"exp": 10**400},
+        {"exp": float("inf")},
+        {"exp": float("nan")},
         {"nbf": time.time() + 3600},
         {"sub": None},
     ],
@@ -229,6 +232,23 @@ async def test_new_keys_are_fetched_and_withdrawn_ones_no_longer_believed(issuer
     for number in range(20):  # nobody makes us ask the issuer again and again
         await check.judge(issuer.token(headers={"kid": f"made-up-{number}"}))
     assert issuer.asked["/keys"] == 3
+
+
+@proves("G10")
+async def test_strangers_with_wrong_tokens_keep_nobody_else_at_their_address_out(issuer: Authority) -> None:
+    """Behind a proxy everybody comes from one address."""
+    gate = gate_of(issuer.settings())
+
+    async def status(token: str) -> int:
+        headers = {**HOST, "authorization": f"Bearer {token}", "x-forwarded-for": "203.0.113.9"}
+        answer = await gate.admit(headers, MCP, remote="10.0.0.1")
+        return answer.status if isinstance(answer, Denial) else 200
+
+    assert await status(issuer.token()) == 200
+    wrong = ["junk", issuer.token(key=rsa_key(2)), issuer.token(headers={"kid": "made-up"})] * 10
+    assert [await status(token) for token in wrong] == [401] * 20 + [429] * 10
+    assert await status(issuer.token(sub="a newcomer")) == 200
+    assert issuer.asked["/keys"] == 1  # and the issuer heard nothing of it all
 
 
 @proves("G10")

@@ -14,7 +14,7 @@ import anyio.to_thread
 import pytest
 
 from fingerpost.events import ApprovalDecided
-from fingerpost.records import Decision, ErrorKind, Outcome
+from fingerpost.records import Decision, ErrorKind, Outcome, Principal
 from fingerpost.surfaces.gateway.exchange import Refusal
 from fingerpost.surfaces.web.gate import Endpoint
 from tests.gateway.asking_kit import (
@@ -193,8 +193,9 @@ async def test_a_no_is_news_to_nobody_else(tmp_path: Path) -> None:
         await house.router.calls.decide(
             pending.pending_id, Decision.REJECTED, by="dana", reason="use staging"
         )
-        for other in (request(modern=False, capabilities={}, principal=EVE), request(capabilities={})):
-            outcome = await house.call(other)
+        namesake = Principal(name=DANA.name, kind="token")
+        for other, modern in ((EVE, False), (EVE, True), (namesake, False), (namesake, True)):
+            outcome = await house.call(request(modern=modern, capabilities={}, principal=other))
             assert outcome.error is ErrorKind.AUTHORIZATION_REQUIRED
             assert "staging" not in outcome.content
 

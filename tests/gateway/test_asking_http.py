@@ -13,9 +13,10 @@ from mcp import Client, MCPError
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult, InputRequiredResult
 
 from fingerpost import Router, Settings
-from fingerpost.records import Decision, Principal
+from fingerpost.records import Decision, Principal, ServerSpec
 from fingerpost.surfaces.serve import serve
 from fingerpost.surfaces.web.gate import Denial, Endpoint
+from fingerpost.testing import tool_server
 from tests.gateway.asking_servers import RoundsServer, SessionServer
 from tests.requirements import proves
 
@@ -55,10 +56,10 @@ class House:
 
 
 @asynccontextmanager
-async def house(folder: Path, **chosen: Any) -> AsyncGenerator[House]:
+async def house(folder: Path, *more: ServerSpec, **chosen: Any) -> AsyncGenerator[House]:
     old, new = SessionServer(), RoundsServer()
     settings = Settings.model_validate({"store": {"url": f"sqlite:///{folder}/s.db"}, **chosen})
-    async with Router([old.spec, new.spec], settings=settings) as router:
+    async with Router([old.spec, new.spec, *more], settings=settings) as router:
         await router.connect()
         found: list[str] = []
         up = anyio.Event()
@@ -148,9 +149,39 @@ async def test_a_client_that_cannot_be_asked(tmp_path: Path, mode: str) -> None:
         assert result.is_error
         assert f"fingerpost approvals approve {pending.pending_id}" in text_of(result)
         await place.router.calls.decide(pending.pending_id, Decision.APPROVED, by="terminal")
-        with pytest.raises(MCPError):  # the server goes on to ask what this client does not offer
-            await client.call_tool("new__wipe", {})
+        # The server goes on to ask what this client does not offer.
+        if mode == "auto":
+            result = await client.call_tool("new__wipe", {})
+            assert result.is_error
+            assert "does not offer elicitation" in text_of(result)
+        else:
+            with pytest.raises(MCPError):
+                await client.call_tool("new__wipe", {})
         assert place.runs == 1
+
+
+@proves("G6", "F33")
+@both_eras
+async def test_a_client_with_a_session_for_each_call_runs_what_was_approved_once(
+    tmp_path: Path, mode: str
+) -> None:
+    """As one-shot programs do, and every client after the gateway was started again."""
+    notes = tool_server("notes", ["delete_note"])
+
+    async def called(place: House) -> CallToolResult:
+        async with Client(place.url, mode=mode) as client:
+            return await client.call_tool("notes__delete_note", {"path": "a"})
+
+    async with house(tmp_path, notes.spec()) as place:
+        asked = text_of(await called(place))
+        [pending] = await place.router.calls.approvals.waiting()
+        assert pending.pending_id in asked
+        assert pending.pending_id in text_of(await called(place))
+    async with house(tmp_path, notes.spec()) as place:
+        await place.router.calls.decide(pending.pending_id, Decision.APPROVED, by="terminal")
+        assert not (await called(place)).is_error
+        assert (await called(place)).is_error
+        assert len(notes.calls) == 1
 
 
 @proves("G6")

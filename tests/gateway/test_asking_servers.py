@@ -198,7 +198,7 @@ async def test_nobody_comes_back_and_the_call_ends_with_a_record(tmp_path: Path)
         assert [reason for reason in house.refused if "was not answered within" in reason] == [
             "a question of old (elicitation/create) was not answered within 0.6 s"
         ]
-        await refused(house.go_on(first, asked, {key: named("late")}), "expired")
+        await refused(house.go_on(first, asked, {key: named("late")}), "expired|time was over")
 
 
 @proves("F30", "G8")
@@ -242,6 +242,22 @@ async def test_who_lost_the_question_is_asked_again(tmp_path: Path) -> None:
         [key] = questions_of(again)
         assert text_of(await house.go_on(asking("old__greet"), again, {key: named("Dana")})) == "greet Dana"
         await refused(house.go_on(asking("old__greet"), lost, {key: named("Eve")}), "not waited for")
+
+
+@proves("G8")
+async def test_who_comes_twice_with_one_answer_is_not_told_that_nothing_was_run(tmp_path: Path) -> None:
+    """The first answer reached the server: it may well have acted on it."""
+    old = SessionServer()
+    async with gateway(tmp_path, old.spec) as house:
+        first = asking("old__greet")
+        asked = await house.call(first)
+        [key] = questions_of(asked)
+        await house.go_on(first, asked, {key: named("Dana")})
+        await ended(house)
+        with pytest.raises(Refusal) as caught:
+            await house.go_on(first, asked, {key: named("Dana")})
+        assert "Nothing was run" not in caught.value.message
+        assert "may have run" in caught.value.message
 
 
 @proves("G6")
@@ -372,3 +388,20 @@ async def test_questions_about_prompts(tmp_path: Path, modern: bool) -> None:
             await refused(get(Passage(request_state=state)), "not waited for")
         assert result["messages"][0]["content"]["text"] == "Say hello to Dana"
         assert bool(person.questions) is not modern
+
+
+@proves("G8")
+@pytest.mark.parametrize("capabilities", [{}, {"sampling": {}}, {"elicitation": {"url": {}}}])
+async def test_a_round_that_the_client_cannot_answer_is_an_error_and_not_a_question(
+    tmp_path: Path, capabilities: dict[str, Any]
+) -> None:
+    """It never said that it takes such questions: it may not know what to do with one."""
+    new = RoundsServer()
+    async with gateway(tmp_path, new.spec) as house:
+        outcome = await house.call(request(name="new__look", arguments={}, capabilities=capabilities))
+        assert not outcome.success
+        assert outcome.error is ErrorKind.OPERATION_NOT_SUPPORTED
+        assert outcome.result is None
+        assert "elicitation" in outcome.content
+        able = await house.call(request(name="new__look", arguments={}, capabilities=ABLE))
+        assert list(questions_of(able)) == ["who"]

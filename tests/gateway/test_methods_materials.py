@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fingerpost.records import Effect, Era, Principal, Scope, ServerSpec
+from fingerpost.events import MaterialRead
+from fingerpost.records import Decision, Effect, Era, Principal, Scope, ServerSpec
+from fingerpost.store.audit import AuditQuery
 from fingerpost.surfaces.gateway.exchange import Refusal
 from fingerpost.testing import served
 from tests.conformance.fixture_server import application
 from tests.conformance.probe import Probe
-from tests.gateway.methods_kit import ALL, LOCAL, Library, house, profile, request, until
+from tests.gateway.asking_kit import FORMS, accept, saying
+from tests.gateway.methods_kit import ALL, LOCAL, Client, Library, house, profile, request, until
 from tests.requirements import proves
 
 ERAS: tuple[Era, ...] = ("2025-11-25", "2026-07-28")
@@ -174,6 +178,122 @@ async def test_nobody_reads_what_belongs_to_a_server_they_may_not_use(tmp_path: 
         for how in closed:
             assert (await it.ask("prompts/list", **how)) == {"prompts": []}
         assert one.asked == []
+
+
+ASKS: dict[str, Any] = {"verdict": "ask", "server": "one", "reason": "one holds secrets"}
+READS_ONE: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("resources/read", {"uri": "book://b"}),
+    ("prompts/get", {"name": "one__quiz"}),
+)
+COMPLETES = {"ref": {"type": "ref/prompt", "name": "one__quiz"}, "argument": {"name": "a", "value": "b"}}
+
+
+@proves("G5", "G6")
+@pytest.mark.parametrize("rule", [ASKS, {**ASKS, "effect": "read"}, {**ASKS, "server": None}])
+@pytest.mark.parametrize("modern", [False, True])
+async def test_what_a_rule_asks_about_is_read_by_nobody_before_a_person_said_so(
+    tmp_path: Path, rule: dict[str, Any], modern: bool
+) -> None:
+    """Nobody behind this client can be asked, so each waits in the inbox; once allowed it is read once."""
+    one, two = libraries()
+    async with house(tmp_path, one.spec(), two.spec(), policy=[rule]) as it:
+        for method, params in READS_ONE:
+            with pytest.raises(Refusal, match="waits for a person") as refused:
+                await it.ask(method, params, modern=modern)
+            assert "one holds secrets" in refused.value.message
+            assert 'effect = "read"' in refused.value.message  # what would let it be read without
+            assert one.asked == []
+            pending_id = refused.value.data["pending"]
+            await it.router.calls.decide(pending_id, Decision.APPROVED, by="dana")
+            await it.ask(method, params, modern=modern, session="another-session")  # some open one for each
+            assert len(one.asked) == 1
+            one.asked.clear()
+            with pytest.raises(Refusal, match="waits for a person") as refused:
+                await it.ask(method, params, modern=modern)
+            pending_id = refused.value.data["pending"]
+            await it.router.calls.decide(pending_id, Decision.REJECTED, by="dana", reason="not today")
+            with pytest.raises(Refusal, match="rejected by dana: not today"):
+                await it.ask(method, params, modern=modern)
+        with pytest.raises(Refusal, match="completions cannot be asked about"):
+            await it.ask("completion/complete", COMPLETES, modern=modern)
+        assert one.asked == []
+        if rule["server"]:
+            assert await it.ask("resources/read", {"uri": "map://c"}, modern=modern)
+        assert "book://b" in [resource["uri"] for resource in (await it.ask("resources/list"))["resources"]]
+
+
+@proves("G5")
+@pytest.mark.parametrize(
+    "rules",
+    [
+        [{"verdict": "allow", "server": "one", "effect": "read"}, ASKS],
+        [{**ASKS, "effect": "write"}],
+        [{**ASKS, "tool": "look_up"}],
+        [{**ASKS, "caller": "eve"}],
+    ],
+)
+async def test_a_rule_that_is_about_something_else_asks_nobody(
+    tmp_path: Path, rules: list[dict[str, Any]]
+) -> None:
+    one, two = libraries()
+    async with house(tmp_path, one.spec(), two.spec(), policy=rules) as it:
+        for method, params in (*READS_ONE, ("completion/complete", COMPLETES)):
+            assert await it.ask(method, params)
+        assert len(one.asked) == 3
+
+
+@proves("G5", "G6")
+async def test_the_person_behind_the_client_is_asked_for_a_resource(tmp_path: Path) -> None:
+    """In both eras, with the form that calls have; what they say holds for this one reading."""
+    one, _ = libraries()
+    method, params = READS_ONE[0]
+    async with house(tmp_path, one.spec(), policy=[ASKS]) as it:
+        session = replace(request(method, params), capabilities=FORMS)
+        person = saying(accept())
+        assert await it.methods.answer(session, person)
+        assert "one/resources/read" in person.questions[0][1]["message"]
+        assert one.asked == [("read", "book://b")]
+        with pytest.raises(Refusal, match="rejected"):
+            await it.methods.answer(session, saying({"action": "decline"}))
+
+        modern = replace(request(method, params, modern=True, session=None), capabilities=FORMS)
+        asked: Any = await it.methods.answer(modern, Client())
+        assert asked["resultType"] == "input_required"
+        state = asked["requestState"]
+        for answer, words in ((accept(), None), (accept(), "used already")):
+            brought = {**params, "requestState": state, "inputResponses": {"fingerpost-approval": answer}}
+            if words is None:
+                read: Any = await it.methods.answer(replace(modern, params=brought), Client())
+                assert read["contents"][0]["text"] == "one: book://b"
+            else:
+                with pytest.raises(Refusal, match=words):
+                    await it.methods.answer(replace(modern, params=brought), Client())
+        assert len(one.asked) == 2
+
+
+@proves("A12", "G8")
+async def test_every_reading_is_in_the_journal_and_in_the_audit_trail(tmp_path: Path) -> None:
+    one, two = libraries()
+    reader = Principal(name="reader", kind="key")
+    async with house(tmp_path, one.spec(), two.spec()) as it:
+        for method, params in (*READS_ONE, ("completion/complete", COMPLETES)):
+            await it.ask(method, params, by=reader)
+        with pytest.raises(Refusal):
+            await it.ask("resources/read", {"uri": "song://x?token=sk-abcdefghijklmnopqrstuvwxyz123456"})
+        journal = it.router.store.journal
+        await journal.flush()
+        read = [entry.event for entry in await journal.events(kinds=("material_read",))]
+        told = [event for event in read if isinstance(event, MaterialRead)]
+        seen = [(event.server, event.method, event.name, event.caller, event.success) for event in told]
+        assert seen[:3] == [
+            ("one", "resources/read", "book://b", "reader", True),
+            ("one", "prompts/get", "one__quiz", "reader", True),
+            ("one", "completion/complete", "one__quiz", "reader", True),
+        ]
+        assert (seen[3][0], seen[3][4]) == ("", False)
+        assert "abcdefghijklmnopqrstuvwxyz" not in str(told[3])
+        trail = await it.router.store.audit.entries(AuditQuery(kind="material_read"))
+        assert len(trail) == 4
 
 
 @proves("G8")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from jsonschema import Draft202012Validator
 
@@ -13,7 +15,20 @@ from fingerpost.records import Effect, Listing, Principal, Scope, ServerSpec, Se
 from fingerpost.surfaces.gateway.exchange import Encoded, Refusal
 from fingerpost.surfaces.gateway.offers.tools import A_FEW
 from fingerpost.testing import tool_server
-from tests.gateway.methods_kit import ALL, AUTO, LOCAL, ROUTE, Answering, Client, house, reading, request
+from tests.gateway.methods_kit import (
+    ALL,
+    AUTO,
+    LOCAL,
+    ROUTE,
+    Answering,
+    Client,
+    House,
+    house,
+    reading,
+    request,
+    text_of,
+    until,
+)
 from tests.requirements import proves
 from tests.turns import turns_during
 
@@ -210,8 +225,7 @@ async def test_a_tool_that_can_only_be_run_as_a_task_is_left_out_with_the_reason
         assert isinstance(capabilities, dict)
         assert "tasks" not in capabilities
         await it.call("shop__optional")
-        with pytest.raises(Refusal, match="Unknown tool"):
-            await it.call("shop__required")
+        assert "can only be run as a task" in text_of(await it.call("shop__required"))
         assert [call.name for call in shop.seen] == ["optional"]
         (dropped,) = it.router.catalog.dropped
         assert (dropped.server, dropped.name) == ("shop", "required")
@@ -251,3 +265,42 @@ async def test_names_without_a_prefix(tmp_path: Path) -> None:
         assert shown["one/find_tools"] == "one__find_tools"  # that name is ours
         assert shown["one/a tool"].startswith("one__a_tool-0")
         assert sorted(await it.names()) == sorted([*shown.values(), "read_result"])
+
+
+async def _called(it: House, name: str) -> str:
+    """What the tool says, once it is there."""
+    with anyio.fail_after(20):
+        while True:
+            with suppress(Refusal):
+                return text_of(await it.call(name))
+            await anyio.sleep(0.05)
+
+
+@proves("G4", "G8")
+async def test_a_tool_that_a_server_got_without_a_word_is_found(tmp_path: Path) -> None:
+    """Few servers announce changes; a tool that is there when asked directly is there through us."""
+    shop = tool_server("shop", (reading("price"),))
+    limits = {"relist_seconds": 0.0}
+    async with house(tmp_path, shop.spec(era="2025-11-25"), limits=limits) as it:
+        it.crowd.listeners += [request("initialize", session="one")]
+        assert await it.names() == ["shop__price", "read_result"]
+        shop.change_silently((reading("price"), reading("stock", number="integer")))
+        assert await _called(it, "shop__stock") == "{}"
+        shop.change_silently((reading("price"), reading("stock"), reading("rating")))
+        with anyio.fail_after(20):  # a list that took long to read is not read again at once
+            # Whoever looks has it read behind their answer.
+            while "shop__rating" not in await it.names():  # noqa: ASYNC110 - it comes by looking
+                await anyio.sleep(0.05)
+        await until(lambda: "notifications/tools/list_changed" in it.crowd.of("one"))
+        with pytest.raises(Refusal, match="Unknown tool"):
+            await it.call("shop__imagined")
+
+
+@proves("G4")
+async def test_the_list_of_a_server_that_announces_changes_is_read_when_it_does(tmp_path: Path) -> None:
+    shop = tool_server("shop", (reading("price"),))
+    async with house(tmp_path, shop.spec(era="2026-07-28"), limits={"relist_seconds": 0.0}) as it:
+        await it.names()
+        shop.change_silently((reading("price"), reading("stock")))
+        with pytest.raises(Refusal, match="Unknown tool"):
+            await it.call("shop__stock")

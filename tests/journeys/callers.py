@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fingerpost import Router
+from fingerpost.errors import ModelRefused
 from fingerpost.llm import ModelReply, ModelRequest
 from fingerpost.llm.fields import mapping
 from fingerpost.records import JsonObject, Message
@@ -19,6 +20,7 @@ from tests.journeys.world import house
 REQUEST = "Search my notes for the budget"
 SEARCH = "notes__search_notes"
 DELETE = "notes__delete_note"
+NO_TOOLS = ModelRefused("small refused the request (status 400): small does not support tools", model="small")
 
 
 def definition(name: str, description: str = "Something of the caller's.", **more: Any) -> JsonObject:

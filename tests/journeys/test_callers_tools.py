@@ -12,6 +12,7 @@ from fingerpost.router import Agent
 from fingerpost.testing import ScriptedModel
 from tests.journeys.callers import (
     DELETE,
+    NO_TOOLS,
     OWN,
     REQUEST,
     SEARCH,
@@ -160,10 +161,10 @@ async def test_a_model_that_takes_no_tools_is_told_of_them_and_its_calls_are_giv
 ) -> None:
     handed = '{"calls": [{"tool": "paint_wall", "arguments": {"what": "red"}}], "answer": null}'
     done = '{"calls": [], "answer": "Red now."}'
-    model = ScriptedModel(["I know no tools.", handed, done])
+    model = ScriptedModel([NO_TOOLS, handed, done])
     pieces: list[str] = []
     async with opened(tmp_path, model) as (router, _):
-        await router.route(REQUEST, mode="simple", caller_tools=OWN, tool_choice="required")
+        await router.route(REQUEST, mode="simple", caller_tools=OWN)
         route = await router.route(REQUEST, mode="simple", caller_tools=OWN)
         (made,) = route.tool_calls
         since = route.answered_with({str(made["id"]): "done"})

@@ -13,7 +13,7 @@ from fingerpost.llm import ModelReply
 from fingerpost.records import JsonObject, Message, RouteOutcome
 from fingerpost.records.codec import to_plain
 from fingerpost.testing import ScriptedModel
-from tests.journeys.callers import OWN, REQUEST, SEARCH, call, calling, opened, words_of
+from tests.journeys.callers import NO_TOOLS, OWN, REQUEST, SEARCH, call, calling, opened, words_of
 from tests.journeys.recorder import remembered
 from tests.journeys.world import playing, purpose_of, review, select
 from tests.requirements import proves
@@ -66,9 +66,9 @@ async def test_an_answer_in_the_callers_shape_is_passed_on_as_it_was_written(
 
 async def test_a_model_without_tools_decides_in_our_shape_and_answers_in_the_callers(tmp_path: Path) -> None:
     turn = '{"calls": [], "answer": "It is 4,200."}'
-    model = ScriptedModel(["I know no tools.", turn, '{"sum": 4200}'])
+    model = ScriptedModel([NO_TOOLS, turn, '{"sum": 4200}'])
     async with opened(tmp_path, model) as (router, _):
-        await router.route(REQUEST, mode="simple", tool_choice="required")
+        await router.route(REQUEST, mode="simple")
         route = await router.route(REQUEST, mode="simple", options={"response_format": SHAPE})
     assert route.answer == '{"sum": 4200}'
     assert [request.schema is None for request in model.asked] == [True, False, True]

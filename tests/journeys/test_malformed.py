@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from fingerpost import Router
 from fingerpost.events import AttemptStarted
 from fingerpost.llm import ModelReply, ModelRequest
 from fingerpost.llm.capabilities import Capabilities
+from fingerpost.llm.findings import Findings
 from fingerpost.llm.members import Member
 from fingerpost.records import RouteOutcome
 from fingerpost.router import Route
@@ -237,18 +239,21 @@ async def _is_deaf(router: Router, model: ScriptedModel) -> None:
     """An earlier run has found out that this model's server ignores `tools`: it is asked for JSON instead."""
     key = Member.given(model, DEAF).key
     assert key is not None
-    await StoredCapabilities(router.store.cache).put(key, Capabilities(tools=False).to_bytes())
+    found = Findings.of(Capabilities(tools=False), time.time())
+    await StoredCapabilities(router.store.cache).put(key, found.to_bytes())
 
 
 @proves("C1", "W10")
-async def test_a_model_that_cannot_call_tools_gets_no_further_with_json(tmp_path: Path) -> None:
+@pytest.mark.parametrize("calls", [False, True])
+async def test_a_model_that_cannot_call_tools_gets_no_further_with_json(tmp_path: Path, calls: bool) -> None:
     cases = [case for case in _odd("arguments", "broken", "shapes") if len(case[1].text) < SHORT]
+    cases = [case for case in cases if bool(case[1].tool_calls) is calls]
     model = ScriptedModel(lambda request: cases[_case(request)][1])
     more = {"models": {"prime": DEAF.model_dump()}}
     async with open_office(tmp_path, model, **more) as (router, servers):
         await _is_deaf(router, model)
         routes = await _all(router, cases, mode="simple", max_turns=2)
-        assert all(not request.tools for request in model.asked)
+        assert calls or all(not request.tools for request in model.asked)  # who calls all the same gets them
         assert not _all_faults(cases, routes)
         assert not {"files/delete_file", "files/write_file"} & set(called(servers))
 

@@ -9,12 +9,13 @@ import pytest
 from fingerpost.errors import CallError, ConfigError, UnknownTool
 from fingerpost.events import FeedbackGiven, LearningForgotten
 from fingerpost.records import FeedbackVerdict, Scope
-from fingerpost.testing import tool_server
+from fingerpost.testing import ScriptedModel, tool_server
 from tests.api.kit import house
-from tests.learning.conftest import CALENDAR, MAIL, office
+from tests.learning.conftest import CALENDAR, MAIL, office, order
 from tests.requirements import proves
 from tests.surfaces.conftest import Person
 
+POEM = "write me a poem about the sea"
 ASKED = "find the mail of Kim about the budget"
 
 
@@ -29,7 +30,7 @@ async def test_a_word_is_kept_and_audited_and_a_later_one_replaces_it(tmp_path: 
         assert (said["dana"].verdict, said["dana"].should_have) == (FeedbackVerdict.GOOD, None)
         assert said["dana"].comment == "on second thoughts"
         assert said["dana"].request == ASKED
-        assert said["kim"].tool == "mail/search_mail"
+        assert said["kim"].tool is None, "it asked back which tool is meant, and used none"
         told = [event for event in sink.events if isinstance(event, FeedbackGiven)]
         assert [(one.packet_id, one.by, one.should_have) for one in told] == [
             (route.packet_id, "dana", "calendar/list_events"),
@@ -54,6 +55,35 @@ async def test_secrets_are_masked_and_texts_bounded(tmp_path: Path) -> None:
     assert len(kept.comment) <= 1000
     assert secret not in repr(kept)
     assert secret not in repr([event for event in sink.events if isinstance(event, FeedbackGiven)])
+
+
+@proves("L1")
+@pytest.mark.parametrize(("mode", "asked"), [("staged", POEM), ("simple", POEM), ("simple", ASKED)])
+async def test_of_an_answer_without_a_tool_no_tool_is_judged(tmp_path: Path, mode: str, asked: str) -> None:
+    spoken = "The sea, the sea."
+    model = ScriptedModel(lambda request: spoken)
+    async with office(tmp_path, model=model, flags={"learn_from_feedback": True}) as (router, _):
+        before = order(await router.narrow(asked))
+        for verdict in ("good", "bad"):
+            route = await router.route(asked, mode=mode)
+            assert route.answer == spoken
+            said = await router.feedback(route.packet_id, verdict, by="dana")
+            assert (said.tool, said.right, said.wrong) == (None, None, None)
+            assert await router.learning.used(route.packet_id) == ()
+        assert order(await router.narrow(asked)) == before
+        missing = await router.feedback(route.packet_id, "bad", by="dana", should_have="search_mail")
+        assert (missing.right, missing.wrong) == ("mail/search_mail", None)
+
+
+@proves("L1")
+def test_what_is_kept_of_an_answer_without_a_tool_is_told(tmp_path: Path) -> None:
+    person = Person(tmp_path)
+    person.has("mail", MAIL)
+    person.runs("ask", POEM)
+    good = person.runs("feedback", "--last", "good")
+    assert "kept: good\nNo tool was used, and that was right" in good.stdout
+    bad = person.runs("feedback", "--last", "bad")
+    assert "kept: bad\nNo tool was used, so it speaks of none" in bad.stdout
 
 
 @proves("L1")

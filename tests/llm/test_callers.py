@@ -83,11 +83,13 @@ async def test_another_model_at_the_same_address_is_asked_and_named_in_its_error
 
 
 async def test_nobody_stands_in_for_a_model_asked_for_by_name_and_what_it_can_is_its_own() -> None:
-    prime = ScriptedModel([ModelReply(text="no", model="other"), ModelRefused("no", model="gone")])
+    no = ModelReply(text="no", model="other")
+    prime = ScriptedModel([no, no, no, ModelRefused("no", model="gone")])
     lite = ScriptedModel([])
     pool = ModelPool(lite=lite, prime=prime)
     must = ModelRequest(messages=(HELLO,), tools=(LOOK,), tool_choice="required", model="other")
-    await pool.ask(Role.PRIME, must)
+    for _ in range(3):
+        await pool.ask(Role.PRIME, must)
     assert (await pool.capabilities(Role.PRIME, model="other")).tools is False
     assert (await pool.capabilities(Role.PRIME)).tools is None
     with pytest.raises(ModelRefused):

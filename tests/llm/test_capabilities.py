@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.errors import ModelRefused, ModelTimeout, StoreUnavailable
 from fingerpost.llm import Capabilities, ModelPool, ModelReply, ModelRequest, ResponseSchema, Role, probe
+from fingerpost.llm.findings import Findings
 from fingerpost.records import JsonObject, Message
 from fingerpost.settings import ModelSettings, ModelsSettings
 from fingerpost.testing import ScriptedModel, calls
@@ -17,6 +20,8 @@ SCHEMA = ResponseSchema(name="n", schema={"type": "object", "required": ["a"]})
 TOOL: JsonObject = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
 WITH_SCHEMA = ModelRequest(messages=HELLO.messages, schema=SCHEMA)
 WITH_TOOLS = ModelRequest(messages=HELLO.messages, tools=(TOOL,), tool_choice="required")
+BY_A_CALLER = replace(WITH_TOOLS, choice_is_callers=True)
+DAY = 86_400.0
 CONFIGURED = ModelsSettings(prime=ModelSettings(model="big", base_url="http://127.0.0.1:9/v1"))
 
 
@@ -85,10 +90,16 @@ async def test_what_a_probe_cannot_tell_stays_unknown(
         (WITH_SCHEMA, ["no", '{"a": 1}'], Capabilities(json_schema=False)),
         (WITH_SCHEMA, ['{"a": 1}', "no"], Capabilities(json_schema=False)),
         (WITH_SCHEMA, [cut('{"a"')], Capabilities()),
-        (WITH_TOOLS, ["no"], Capabilities(tools=False)),
+        (WITH_TOOLS, ["no"], Capabilities()),
+        (WITH_TOOLS, ["no"] * 2, Capabilities()),
+        (WITH_TOOLS, ["no"] * 3, Capabilities(tools=False)),
+        (WITH_TOOLS, ["no", "no", cut("n")], Capabilities()),
+        (WITH_TOOLS, ["no", "no", calls(("other", {})), "no", "no"], Capabilities()),
+        (BY_A_CALLER, ["no"] * 9, Capabilities()),
         (WITH_TOOLS, [calls(("look", {}))], Capabilities(tools=True)),
         (WITH_TOOLS, ["no", calls(("look", {}))], Capabilities(tools=True)),
-        (WITH_TOOLS, [calls(("look", {})), "no"], Capabilities(tools=True)),
+        (WITH_TOOLS, ["no"] * 3 + [calls(("look", {}))], Capabilities(tools=True)),
+        (WITH_TOOLS, [calls(("look", {}))] + ["no"] * 4, Capabilities(tools=True)),
     ],
 )
 async def test_the_pool_notices_in_passing(
@@ -128,10 +139,84 @@ async def test_without_a_model_nothing_is_known():
     assert await ModelPool().capabilities(Role.LITE, find_out=True) == Capabilities()
 
 
-@given(st.sampled_from([None, True, False]), st.sampled_from([None, True, False]), st.binary(max_size=40))
-def test_capabilities_survive_being_written_and_junk_is_nothing(
-    schema: bool | None, tools: bool | None, junk: bytes
+@pytest.mark.parametrize("name", [None, "another"])
+async def test_that_a_model_takes_no_tools_is_believed_for_a_day(name: str | None):
+    now = 1_000_000.0
+    asked = replace(WITH_TOOLS, model=name)
+    pool = ModelPool(prime=ScriptedModel(["no"] * 8), clock=lambda: now)
+    for _ in range(3):
+        await pool.ask(Role.PRIME, asked)
+    now += DAY - 1
+    assert (await pool.capabilities(Role.PRIME, model=name)).tools is False
+    now += 1
+    assert (await pool.capabilities(Role.PRIME, model=name)).tools is None
+    for _ in range(2):
+        await pool.ask(Role.PRIME, asked)
+    assert (await pool.capabilities(Role.PRIME, model=name)).tools is None, "it is counted anew"
+    await pool.ask(Role.PRIME, asked)
+    assert (await pool.capabilities(Role.PRIME, model=name)).tools is False
+
+
+async def test_a_restart_does_not_make_it_last_longer():
+    now, memory = 1_000_000.0, Memory()
+    first = ModelPool.of(CONFIGURED, prime=ScriptedModel(["no"] * 3), memory=memory, clock=lambda: now)
+    for _ in range(3):
+        await first.ask(Role.PRIME, WITH_TOOLS)
+    for later, tools in ((DAY - 1, False), (DAY, None), (-1, None)):
+        moment = now + later
+        again = ModelPool.of(CONFIGURED, prime=ScriptedModel([]), memory=memory, clock=lambda at=moment: at)
+        assert (await again.capabilities(Role.PRIME)).tools is tools
+    memory.kept = dict.fromkeys(memory.kept, b'{"json_schema": null, "tools": false}')
+    older = ModelPool.of(CONFIGURED, prime=ScriptedModel([]), memory=memory)
+    assert (await older.capabilities(Role.PRIME)).tools is None, (
+        "as earlier versions kept it, after one reply"
+    )
+
+
+async def test_a_call_from_a_model_that_was_given_no_tools_ends_it():
+    pool = ModelPool(prime=ScriptedModel(["no"] * 3 + [calls(("look", {}))]))
+    for _ in range(3):
+        await pool.ask(Role.PRIME, WITH_TOOLS)
+    assert (await pool.capabilities(Role.PRIME)).tools is False
+    await pool.ask(Role.PRIME, WITH_SCHEMA)
+    assert (await pool.capabilities(Role.PRIME)).tools is None
+
+
+@pytest.mark.parametrize(
+    ("said", "tools"),
+    [
+        ("registry.ollama.ai/library/gemma:2b does not support tools", False),
+        ('"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set', False),
+        ("tools param requires --jinja flag", False),
+        ("No endpoints found that support tool use.", False),
+        ("Function calling is not supported by this model", False),
+        ("temperature is not supported", None),
+        ("tools[0].function.strict is not supported", None),
+        ("Tools are not supported together with images", None),
+        ("This model does not support tools with a schema", None),
+        ("tool_choice: required is not supported", None),
+    ],
+)
+async def test_a_server_that_says_it_takes_no_tools_is_believed_at_once(said: str, tools: bool | None):
+    refusal = ModelRefused(f"small refused the request (status 400): {said}", model="small")
+    pool = ModelPool(prime=ScriptedModel([refusal, refusal]))
+    with pytest.raises(ModelRefused):
+        await pool.ask(Role.PRIME, HELLO)
+    assert await pool.capabilities(Role.PRIME) == Capabilities()
+    with pytest.raises(ModelRefused):
+        await pool.ask(Role.PRIME, replace(BY_A_CALLER, tool_choice="auto"))
+    assert (await pool.capabilities(Role.PRIME)).tools is tools
+
+
+@given(
+    st.sampled_from([None, True, False]),
+    st.sampled_from([None, True, False]),
+    st.none() | st.floats(allow_nan=False, allow_infinity=False),
+    st.binary(max_size=40),
+)
+def test_findings_survive_being_written_and_junk_is_nothing(
+    schema: bool | None, tools: bool | None, since: float | None, junk: bytes
 ):
-    known = Capabilities(json_schema=schema, tools=tools)
-    assert Capabilities.from_bytes(known.to_bytes()) == known
-    assert Capabilities.from_bytes(b"\x00" + junk) == Capabilities()
+    found = Findings(json_schema=schema, tools=tools, without_since=since)
+    assert Findings.from_bytes(found.to_bytes()) == found
+    assert Findings.from_bytes(b"\x00" + junk) == Findings()

@@ -121,6 +121,9 @@ def test_a_schema_may_be_nonsense_or_point_elsewhere_without_harm():
 def test_a_strangers_pattern_is_not_run():
     endless = {"properties": {"a": {"type": "string", "pattern": "^(x+)+y$"}}, "required": ["a"]}
     assert structured(f'{{"a": "{"x" * 60}"}}', endless) == {"a": "x" * 60}
+    for draft in ("http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2020-12/schema"):
+        named = {"type": "object", "allOf": [{"$schema": draft, **endless}]}
+        assert structured(f'{{"a": "{"x" * 60}"}}', named) == {"a": "x" * 60}
 
 
 def test_without_a_schema_any_object_or_array_will_do():

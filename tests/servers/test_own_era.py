@@ -12,12 +12,13 @@ import pytest
 
 from fingerpost.errors import ServerUnavailable
 from fingerpost.servers import Passage, Server, Servers
+from fingerpost.servers.in_vain import AskedInVain
 from fingerpost.servers.own_era import OFTEN, OwnEra
 from fingerpost.testing import served
 from tests.requirements import proves
 from tests.servers.callers import Person
 from tests.servers.support import PATIENCE, eventually, pool, text_of
-from tests.servers.talkative import Recorder, Talkative, at_address
+from tests.servers.talkative import SCHEMA, Recorder, Talkative, at_address
 
 SESSION = "mcp-session-id"
 
@@ -84,6 +85,60 @@ async def test_two_sessions_of_callers_are_two_at_the_server() -> None:
         used = [headers[SESSION] for headers, _ in record.of("tools/call")[-4:]]
         assert used[0] == used[2] != used[1] == used[3]
         await servers.remove("talk")
+
+
+async def test_who_never_said_which_logs_they_want_has_a_session_of_their_own_as_well() -> None:
+    caller, usual = Person(), {"log_level": "info", "usual_level": True}
+    async with at_address(Talkative()) as (url, record), pool(Server.http("talk", url)) as servers:
+        for _ in range(OFTEN):
+            sent = json.loads(await call(servers, "meta", caller, **usual))
+            assert sent["io.modelcontextprotocol/logLevel"] == "info"
+        await eventually(lambda: sessions(servers)._sessions.opened(caller.key) is not None)  # pyright: ignore[reportPrivateUsage] - as above
+        await call(servers, "meta", caller, **usual)
+        assert SESSION in record.of("tools/call")[-1][0]
+
+
+class Interrupting(Talkative):
+    """Asks in the middle of a call, which it can in the older era alone."""
+
+    async def _ask(self, ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        answer = await ctx.session.elicit_form("Which colour?", SCHEMA, ctx.request_id)
+        return types.CallToolResult(content=[types.TextContent(type="text", text=answer.action)])
+
+
+@proves("G8")
+async def test_that_a_server_can_ask_outweighs_what_it_lacks_for_those_who_call_often() -> None:
+    talkative, caller = Interrupting(), Person()
+    talkative.server.extensions["com.example/panels"] = {}  # named in the newer era alone
+    async with at_address(talkative) as (url, record), pool(Server.http("talk", url)) as servers:
+        for _ in range(OFTEN):
+            await call(servers, "meta", caller)
+        await eventually(lambda: bool(record.of("initialize")) and len(sessions(servers)) == 0)
+        await call(servers, "meta", caller)
+        assert SESSION not in record.of("tools/call")[-1][0]
+        with pytest.raises(AskedInVain, match="the next call can be asked about"):
+            await call(servers, "ask", caller)
+        assert await call(servers, "ask", caller) == "accept"
+        await call(servers, "meta", caller)
+        assert SESSION in record.of("tools/call")[-1][0]
+
+
+async def test_a_session_that_is_asked_in_its_own_era_keeps_its_level_for_logs() -> None:
+    talkative, caller = Interrupting(), Person()
+    levels: list[str] = []
+
+    async def set_level(ctx: object, params: types.SetLevelRequestParams) -> types.EmptyResult:
+        levels.append(params.level)
+        return types.EmptyResult()
+
+    talkative.server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, set_level)
+    async with at_address(talkative) as (url, _), pool(Server.http("talk", url)) as servers:
+        with pytest.raises(AskedInVain):
+            await call(servers, "ask", caller, log_level="debug")
+        for level in ("debug", "debug", "error"):
+            assert await call(servers, "ask", caller, log_level=level) == "accept"
+        assert await call(servers, "ask", Person(key="other"), log_level="info", usual_level=True) == "accept"
+    assert levels == ["debug", "error"]
 
 
 @pytest.mark.parametrize(

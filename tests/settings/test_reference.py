@@ -29,6 +29,7 @@ def test_the_bounds_on_what_a_server_may_send_are_widened_by_nobody_unnoticed() 
     assert LimitSettings().model_dump() == {
         "connect_timeout": 30.0,
         "list_pages": 200,
+        "relist_seconds": 30.0,
         "tools_per_server": 20_000,
         "definition_bytes": 262_144,
         "schema_depth": 64,

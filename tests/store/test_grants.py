@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import anyio
 import pytest
 
@@ -104,6 +107,22 @@ async def test_an_exact_grant_narrowed_to_a_conversation_holds_only_there(open_s
         assert await store.grants.spend(call_fingerprint="call-1", conversation="ses-2", now=NOON) is None
         assert await store.grants.spend(call_fingerprint="call-1", now=NOON) is None
         assert await store.grants.spend(call_fingerprint="call-1", conversation="ses-1", now=NOON)
+
+
+@proves("C6")
+async def test_a_grant_for_an_asker_holds_in_each_of_their_conversations(open_store: OpenStore) -> None:
+    mine = replace(exact_grant("call-1"), conversation="key:dana")
+    scoped = scoped_grant(conversation="key:dana", operation="git.push")
+    async with open_store() as store:
+        await store.grants.add(mine)
+        await store.grants.add(scoped)
+        wish: dict[str, Any] = {"conversation": "ses-2", "operation": "git.push", "now": NOON}
+        assert await store.grants.spend(call_fingerprint="call-1", asker="key:eve", **wish) is None
+        assert await store.grants.spend(call_fingerprint="call-2", asker="key:dana", **wish) is None
+        spent = await store.grants.spend(call_fingerprint="call-1", asker="key:dana", **wish)
+        assert spent is not None
+        assert spent.grant_id == mine.grant_id
+        assert await store.grants.spend(call_fingerprint="call-1", asker="key:dana", **wish) is None
 
 
 async def test_adding_a_spent_grant_again_does_not_revive_it(open_store: OpenStore) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -9,6 +10,7 @@ import pytest
 
 from fingerpost.errors import StoreUnavailable
 from fingerpost.events import (
+    CallReceived,
     Event,
     ExecutionStatusChanged,
     IntentDetected,
@@ -196,7 +198,8 @@ async def test_a_spoilt_row_does_not_hide_the_others(
 
 
 async def test_an_event_that_cannot_be_written_fails_its_own_caller_only(open_store: OpenStore) -> None:
-    impossible = ordinary("half a character: \ud800")
+    nothing: Any = object()
+    impossible = CallReceived(call_id="cal_1", packet_id="cal_1", name="x", arguments={"a": nothing})
     outcomes: dict[str, str] = {}
 
     async def append(name: str, event: Event) -> None:

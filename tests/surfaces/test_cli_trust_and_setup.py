@@ -34,6 +34,7 @@ def test_a_changed_definition_is_hidden_until_a_person_accepts_it(person: Person
     assert accepted.returncode == 0, accepted.stderr
     assert len(person.reads("tools")) == 2
     assert person.runs("pins").returncode == 0
+    assert person.runs("audit", "show", "--limit", "-5").returncode == 2
     trail = person.reads("audit", "show")
     assert [row["kind"] for row in trail][:1] == ["pin_accepted"]
     assert "tool_quarantined" in {row["kind"] for row in trail}

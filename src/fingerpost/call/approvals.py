@@ -3,7 +3,9 @@
 A call that waits is a row in the store, so it outlives the process and any
 process may decide it. The first decision stands. An approval becomes a grant
 in the same transaction: for that one exact call, or, when the person says so,
-for the operation until the grant expires, within the conversation.
+for the operation until the grant expires, within the conversation. One call is
+approved where it was asked for: in its conversation, or, where the sessions of an
+asker come and go, for that asker.
 
 Expiry is read off the wall clock, because a grant is given in one process and
 used in another, perhaps after a restart. A clock set forward ends grants early,
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
@@ -88,6 +91,7 @@ class Approvals:
             conversation=context.conversation,
             packet_id=context.packet_id,
             caller=context.caller,
+            asker=context.asker,
         )
         waiting = await self._store.approvals.ask(asked, now=now)
         if waiting.pending_id == asked.pending_id:
@@ -115,6 +119,7 @@ class Approvals:
             grant = await self._store.grants.spend(
                 call_fingerprint=_as_asked(call.fingerprint, context.caller),
                 conversation=context.conversation,
+                asker=context.asker,
                 operation=operation_key(call.operation, call.definition_fingerprint),
                 now=now,
             )
@@ -148,14 +153,14 @@ class Approvals:
             raise _unknown(pending_id)
         _check(pending, decision, edited, scope)
         now = self._clock()
-        grant = self._grant(pending, edited, by, scope, now) if decision is Decision.APPROVED else None
+        grants = self._grants(pending, edited, by, scope, now) if decision is Decision.APPROVED else ()
         standing = await self._store.approvals.decide(
             pending_id,
             decision,
             by=by,
             reason=reason,
             edited_arguments=None if edited is None else edited.arguments,
-            grant=grant,
+            grants=grants,
             now=now,
         )
         if (standing.decision, standing.decided_by, standing.decided_at) == (decision, by, now):
@@ -173,6 +178,7 @@ class Approvals:
             call.fingerprint,
             conversation=context.conversation,
             caller=context.caller,
+            asker=context.asker,
             since=self._clock() - lasts,
         )
         return word if word is not None and await self.heard(word) else None
@@ -200,30 +206,37 @@ class Approvals:
         """Every call that waits now, oldest first."""
         return await self._store.approvals.waiting(now=self._clock())
 
-    def _grant(self, pending: Pending, edited: Call | None, by: str, scope: Scope, now: datetime) -> Grant:
-        source = pending if edited is None else edited
-        expires = now + timedelta(seconds=self._settings.grant_seconds)
-        if scope == "conversation":
-            return Grant(
-                grant_id=new_id("gnt"),
-                granted_by=by,
-                granted_at=now,
-                expires=expires,
-                one_time=False,
-                conversation=pending.conversation,
-                operation=operation_key(source.operation, source.definition_fingerprint),
-            )
-        return Grant(
+    def _grants(
+        self, pending: Pending, edited: Call | None, by: str, scope: Scope, now: datetime
+    ) -> tuple[Grant, ...]:
+        """For this call, or for all of its kind in the conversation.
+
+        Where the asker may come back in another session, the one call is approved for there, too:
+        it is what the person was asked about.
+        """
+        once = Grant(
             grant_id=new_id("gnt"),
             granted_by=by,
             granted_at=now,
-            expires=expires,
+            expires=now + timedelta(seconds=self._settings.grant_seconds),
             call_fingerprint=_as_asked(
                 pending.call_fingerprint if edited is None else edited.fingerprint, pending.caller
             ),
-            # Approved for the conversation it was asked in; the same call elsewhere is asked about there.
-            conversation=pending.conversation,
+            # The same call elsewhere is asked about there.
+            conversation=pending.asker or pending.conversation,
         )
+        if scope == "once":
+            return (once,)
+        source = pending if edited is None else edited
+        wide = replace(
+            once,
+            grant_id=new_id("gnt"),
+            one_time=False,
+            call_fingerprint=None,
+            conversation=pending.conversation,
+            operation=operation_key(source.operation, source.definition_fingerprint),
+        )
+        return (wide,) if once.conversation == wide.conversation else (once, wide)
 
     def _tell(self, decided: Pending, by: str) -> None:
         subject = decided.call_id or decided.packet_id or decided.pending_id

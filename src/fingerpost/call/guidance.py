@@ -31,7 +31,8 @@ _ADVICE: Final[Mapping[ErrorKind, str]] = {
     "Wait; do not call again and do not look for a way around.",
     ErrorKind.OPERATION_NOT_SUPPORTED: "This tool does not have that operation. Use one that it has.",
     ErrorKind.TIMEOUT: "The tool took too long. Ask for less at once: smaller steps, a narrower search, "
-    "fewer items. Whether it took effect is not known: look before you repeat what changes something.",
+    "fewer items. Whether it took effect is not known: look before you repeat what changes something. "
+    "A person can give it longer: `call.timeout`, or `timeout_ms` for this tool in `[[tools]]`.",
     ErrorKind.CANCELLED: "A person said no to this call. Do not ask for it again; "
     "go on without it, or tell them what cannot be done without it.",
     ErrorKind.DENIED: "A rule forbids this call. It will not be allowed by repeating or rewording it: "

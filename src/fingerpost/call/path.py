@@ -302,6 +302,7 @@ class CallPath:
             call_id=pending.call_id or context.call_id,  # one trace from the question to the answer
             conversation=pending.conversation,
             caller=pending.caller,
+            asker=pending.asker,
             packet_id=pending.packet_id or context.packet_id,
             doubt=pending.reason,  # what one was asked about runs by the grant, whatever the rules say now
         )

@@ -16,6 +16,7 @@ from fingerpost.catalog.evidence import (
     DANGER,
     Finding,
     against_reading,
+    beside,
     in_choices,
     in_description,
     in_name,
@@ -79,4 +80,4 @@ def _beyond_name(named: Finding | None, definition: JsonObject, text: str) -> li
     if named.effect is Effect.READ:
         asks_database = "query" in named.reason
         return [takes_query_language(definition, text) if asks_database else None, against_reading(text)]
-    return [warning(text)]
+    return [warning(text), beside(text) if named.doubtful else None]

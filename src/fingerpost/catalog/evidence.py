@@ -1,26 +1,29 @@
 """What a tool's own words say about its effect: its name, its description, its choices.
 
 A name is read for its first verb; a description for its first sentence, which
-is about the tool itself; a parameter that chooses what to do (`action`,
-`method`) for the worst it can choose.
+is about the tool itself, and for what else it says the tool does (`clauses`); a
+parameter that chooses what to do (`action`, `method`) for the worst it can
+choose (`choices`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Final
 
 from fingerpost.catalog import verbs
+from fingerpost.catalog.choices import choices
+from fingerpost.catalog.clauses import DENIAL, deed
 from fingerpost.catalog.words import singular, word_set, words
 from fingerpost.frozen import frozen
-from fingerpost.records import Effect, Json, JsonObject
+from fingerpost.records import Effect, JsonObject
 
 DANGER: Final = {Effect.READ: 0, Effect.WRITE: 1, Effect.DESTROY: 2}
 _MOST_NAME_WORDS: Final = 64
 _OPENING_WORDS: Final = 8
-_MOST_CHOICES: Final = 64
+_LONGEST_CHOICE: Final = 200
 _NOTHING: Final[JsonObject] = {}
 
 # In descriptions only verbs that are hardly ever nouns count.
@@ -40,13 +43,19 @@ _RUNS: Final = word_set("run runs execute executes evaluate evaluates")
 _PROGRAMS: Final = word_set(
     "bash code command commands javascript program programs python script scripts shell"
 )
-_CHOOSING: Final = ("action", "actions", "command", "method", "mode", "op", "operation", "operations")
+_CHOOSING: Final = word_set("action actions cmd command method mode op operation operations verb")
+# Any other parameter may choose as well, but there only a verb that is nothing else counts.
+_TELLING: Final = (verbs.STRONG_WRITE | verbs.STRONG_DESTROY) - word_set(
+    "bash exec execute powershell shell sudo"
+)
+# These parameters speak of what others did or may do, or of what is left out of an answer.
+_NOT_CHOOSING: Final = word_set(
+    "change changes event events filter filters missing permission permissions scope scopes trigger triggers"
+)
+_STAMPS: Final = word_set("at by count date flag marker status time timestamp")  # `delete_time`
 _FREE_PROGRAM: Final = ("cmd", "code", "command", "script", "shell")
 
 _SENTENCE_END = re.compile(r"[.!?](?:\s|$)|\n")
-_DENIAL = re.compile(
-    r"\b(?:does not|do not|doesn't|don't|never|without|cannot|can't|won't|not)\b[^.;,\n]*", re.IGNORECASE
-)
 _FINAL = re.compile(
     r"\bpermanently\b|\birreversibl[ey]\b|\b(?:cannot|can't|can not) be (?:undone|reversed|recovered)\b",
     re.IGNORECASE,
@@ -140,7 +149,7 @@ def in_description(text: str) -> Finding | None:
             return _described(Effect.WRITE, word)
         if word in _SAYS_READ:
             return against_reading(text) or _described(Effect.READ, word)
-    return None
+    return beside(text)
 
 
 def _described(effect: Effect, word: str) -> Finding:
@@ -148,20 +157,34 @@ def _described(effect: Effect, word: str) -> Finding:
 
 
 def against_reading(text: str) -> Finding | None:
-    """What the description's first sentence says that a tool which only reads would not."""
-    if _FINAL.search(_first_sentence(text)):
-        return Finding(Effect.DESTROY, "its description says that it cannot be undone")
+    """What the description says that a tool which only reads would not."""
+    found = [each for each in (_opened(text), beside(text)) if each is not None]
+    return max(found, key=Finding.weight, default=None)
+
+
+def _opened(text: str) -> Finding | None:
+    """What the first word says, where it says that something is done."""
     opening = _opening(text)
     if not opening:
         return None
     first = opening[0]
-    if first in _RUNS and _PROGRAMS & set(opening) and not claims_read_only(text):
+    runs = first in _RUNS and bool(_PROGRAMS & set(opening)) and not claims_read_only(text)
+    if runs or first in _OPENS_DESTROY:
         return _described(Effect.DESTROY, first)
-    if first in _OPENS_DESTROY:
-        return _described(Effect.DESTROY, first)
-    if first in _OPENS_WRITE:
-        return _described(Effect.WRITE, first)
-    return _second_verb(opening)
+    return _described(Effect.WRITE, first) if first in _OPENS_WRITE else None
+
+
+def beside(text: str) -> Finding | None:
+    """What the description says the tool does beside the verb it opens with."""
+    if _FINAL.search(_first_sentence(text)):
+        return Finding(Effect.DESTROY, "its description says that it cannot be undone")
+    second = _second_verb(_opening(text))
+    if second is not None and second.effect is Effect.DESTROY:
+        return second
+    done = deed(text)
+    if done is None or (second is not None and done[0] is not Effect.DESTROY):
+        return second
+    return _described(*done)
 
 
 def _second_verb(opening: tuple[str, ...]) -> Finding | None:
@@ -179,7 +202,7 @@ def warning(text: str) -> Finding | None:
     if _FINAL.search(text):
         return Finding(Effect.DESTROY, "its description says that it cannot be undone")
     # Most texts speak of no loss at all. Where one does, what it denies does not count.
-    if _LOSS.search(text) and (found := _LOSS.search(_DENIAL.sub(" ", text))) is not None:
+    if _LOSS.search(text) and (found := _LOSS.search(DENIAL.sub(" ", text))) is not None:
         return _described(Effect.DESTROY, found[0].lower())
     return None
 
@@ -189,19 +212,31 @@ def claims_read_only(text: str) -> bool:
 
 
 def in_choices(definition: JsonObject) -> Finding | None:
-    """The worst that a choosing parameter allows: `action: read | delete`. Harmless choices prove nothing."""
-    properties = _properties(definition)
-    found = [
-        judged
-        for name in _CHOOSING
-        if name in properties
-        for choice in _choices(properties[name])
-        if (judged := in_name(choice)) is not None and judged.effect is not Effect.READ
-    ]
-    if not found:
-        return None
-    worst = max(found, key=Finding.weight)
+    """The worst that a parameter lets choose: `action: read | delete`. Harmless choices prove nothing."""
+    found = choices(definition.get("inputSchema"))
+    worst = max(
+        (judged for name, choice in found.offered if (judged := _chosen(name, choice)) is not None),
+        key=Finding.weight,
+        default=None,
+    )
+    if worst is None:
+        return (
+            None if found.complete else Finding(Effect.WRITE, "its parameters are too many to look through")
+        )
     return Finding(worst.effect, worst.reason.replace("its name", "a choice it offers", 1), worst.doubtful)
+
+
+def _chosen(name: str, choice: str) -> Finding | None:
+    """What choosing this does. Only a parameter that is there to choose what to do is read as a name is."""
+    if name.lower() in _CHOOSING:
+        judged = in_name(choice)
+        return None if judged is None or judged.effect is Effect.READ else judged
+    spoken = words(choice[:_LONGEST_CHOICE])
+    if not spoken or spoken[0] not in _TELLING or not _NOT_CHOOSING.isdisjoint(words(name)):
+        return None
+    if spoken[0] in verbs.STRONG_DESTROY:
+        return None if spoken[-1] in _STAMPS else _said(Effect.DESTROY, spoken[0])
+    return _said(Effect.WRITE, spoken[0]) if len(spoken) == 1 else None
 
 
 def takes_query_language(definition: JsonObject, text: str) -> Finding | None:
@@ -231,15 +266,8 @@ def _properties(definition: JsonObject) -> JsonObject:
     return properties if isinstance(properties, Mapping) else _NOTHING
 
 
-def _choices(schema: Json) -> Iterable[str]:
-    values = schema.get("enum") if isinstance(schema, Mapping) else None
-    if not isinstance(values, list | tuple):
-        return ()
-    return [value for value in values[:_MOST_CHOICES] if isinstance(value, str)]
-
-
 def _opening(text: str) -> tuple[str, ...]:
-    return words(_DENIAL.sub(" ", _first_sentence(text)))
+    return words(DENIAL.sub(" ", _first_sentence(text)))
 
 
 def _first_sentence(text: str) -> str:

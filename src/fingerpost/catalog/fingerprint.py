@@ -1,10 +1,11 @@
 """What makes a definition the same definition.
 
 The fingerprint covers everything a model or a person decides by: name, title,
-description, both schemas and the annotations. It leaves out `_meta`, `icons`
-and whatever a future protocol adds: those serve programs and screens, servers
-fill them afresh on every reply (cache hints, signed picture addresses), and a
-tool that is blocked for a new picture teaches people to accept without reading.
+description, both schemas, the annotations, and every member that no protocol
+knows, since nobody can say who will read it. It leaves out `_meta`, `icons` and
+`execution`: those serve programs and screens, servers fill them afresh on every
+reply (cache hints, signed picture addresses), and a tool that is blocked for a
+new picture teaches people to accept without reading.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from fingerpost.records import JsonObject
 from fingerpost.records.canonical import canonical
 
 FINGERPRINTED: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+FOR_PROGRAMS: Final = frozenset({"_meta", "icons", "execution"})
+_KNOWN: Final = FOR_PROGRAMS.union(FINGERPRINTED)
 
 
 def fingerprint(definition: JsonObject) -> str:
@@ -24,5 +27,9 @@ def fingerprint(definition: JsonObject) -> str:
 
 
 def essence(definition: JsonObject) -> JsonObject:
-    """The fingerprinted parts alone. A part that is null counts as absent."""
-    return {part: definition[part] for part in FINGERPRINTED if definition.get(part) is not None}
+    """The fingerprinted parts alone, the unknown ones last. A part that is null counts as absent."""
+    parts = {part: definition[part] for part in FINGERPRINTED if definition.get(part) is not None}
+    if not definition.keys() <= _KNOWN:
+        unknown = sorted(definition.keys() - _KNOWN)
+        parts.update((part, definition[part]) for part in unknown if definition[part] is not None)
+    return parts

@@ -7,17 +7,20 @@ under an address of ours that names its server. Prompts are named as tools are.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Final
 from urllib.parse import quote, unquote
 
-from fingerpost.catalog.names import exposed_name, free_name
-from fingerpost.catalog.templates import LONGEST, Template
+from fingerpost.catalog.names import exposed_name, free_name, visible
+from fingerpost.catalog.templates import LONGEST, Template, first_fitting
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject, Materials
 
 SCHEME: Final = "fingerpost://"
+
+logger = logging.getLogger(__name__)
 
 
 @frozen
@@ -40,8 +43,8 @@ class Collection:
     prompts: Mapping[str, Material] = field(default_factory=dict[str, Material])
     capabilities: JsonObject = field(default_factory=dict[str, Json])
     logging: tuple[str, ...] = ()  # servers that send log messages
-    _patterns: list[tuple[Template, Material]] = field(
-        default_factory=list[tuple[Template, Material]], repr=False, compare=False
+    _patterns: list[tuple[Template, str, Material]] = field(
+        default_factory=list[tuple[Template, str, Material]], repr=False, compare=False
     )
 
     def resource(self, uri: str) -> tuple[str, str] | None:
@@ -69,9 +72,23 @@ class Collection:
         return None if listed is None else (listed.server, listed.original)
 
     def shown_as(self, server: str, uri: str) -> str:
-        """What this server's resource is called here."""
-        listed = self.resources.get(uri)
-        return alias(server, uri) if listed is not None and listed.server != server else uri
+        """What this server's resource is called here: its own address may be another server's, too."""
+        where = self.resource(uri)
+        if where == (server, uri):
+            return uri
+        ours = alias(server, uri)
+        return ours if ours in self.resources or self._leads_astray(server, uri, where) else uri
+
+    def _leads_astray(self, server: str, uri: str, where: tuple[str, str] | None) -> bool:
+        """Whether this server's address, which leads to `where`, had better name its server."""
+        if where is None:  # nobody has it; only what looks like ours is nowhere to be read as it stands
+            return uri.startswith(SCHEME) and server in self.servers
+        if where[0] == server:
+            return False
+        if uri in self.resources or uri.startswith(SCHEME) or self._by_template(uri) is not None:
+            return True
+        # Nobody offers it: who is asked for it is a guess. A page of the web is the same for everybody.
+        return server in self.servers and not uri[:8].lower().startswith(("http://", "https://"))
 
     def _ours(self, uri: str) -> tuple[str, str] | None:
         server, _, original = uri[len(SCHEME) :].partition("/")
@@ -79,10 +96,8 @@ class Collection:
         return (server, original) if server in self.servers and original else None
 
     def _by_template(self, uri: str) -> tuple[str, str] | None:
-        for pattern, material in self._patterns:
-            if pattern.fits(uri):
-                return material.server, uri
-        return None
+        found = first_fitting(uri, self._patterns)
+        return None if found is None else (found.server, uri)
 
     def _by_scheme(self, uri: str) -> tuple[str, str] | None:
         """A resource nobody listed: the only server that can have it, if there is just one."""
@@ -107,8 +122,6 @@ def collect(offered: Iterable[tuple[Materials, bool]]) -> Collection:
     offered = tuple(offered)
     resources = _addressed((each for each, _ in offered), "resources", "uri")
     templates = _addressed((each for each, _ in offered), "templates", "uriTemplate")
-    patterns = [(Template.read(name), material) for name, material in templates.items()]
-    patterns.sort(key=lambda entry: -entry[0].literal)
     return Collection(
         servers=tuple(each.server for each, _ in offered if "resources" in each.capabilities),
         resources=resources,
@@ -116,7 +129,7 @@ def collect(offered: Iterable[tuple[Materials, bool]]) -> Collection:
         prompts=_prompts(offered),
         capabilities=_capabilities([each.capabilities for each, _ in offered]),
         logging=tuple(each.server for each, _ in offered if "logging" in each.capabilities),
-        _patterns=patterns,
+        _patterns=_patterns(templates),
     )
 
 
@@ -134,6 +147,19 @@ def _addressed(offered: Iterable[Materials], kind: str, member: str) -> dict[str
             material = Material(server=materials.server, name=name, original=address, definition=definition)
             found.setdefault(name, material)
     return found
+
+
+def _patterns(templates: Mapping[str, Material]) -> list[tuple[Template, str, Material]]:
+    """What addresses are recognised by, the most telling first."""
+    patterns: list[tuple[Template, str, Material]] = []
+    for name, material in templates.items():
+        template = Template.read(name)
+        if template is None:
+            shown = visible(name[:80])
+            logger.debug("%s: no address is recognised by a template so large: %s…", material.server, shown)
+        else:
+            patterns.append((template, material.server, material))
+    return sorted(patterns, key=lambda entry: -entry[0].literal)
 
 
 def _prompts(offered: Sequence[tuple[Materials, bool]]) -> dict[str, Material]:

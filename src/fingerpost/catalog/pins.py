@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from fingerpost.catalog.fingerprint import essence
+from fingerpost.catalog.fingerprint import essence, fingerprint
 from fingerpost.catalog.names import visible_json
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject, Pin, Quarantined, ToolCard
@@ -39,11 +39,16 @@ def compare(cards: Iterable[ToolCard], pins: Mapping[str, Pin]) -> Comparison:
         pin = pins.get(card.key)
         if pin is None:
             new.append(card)
-        elif pin.fingerprint == card.fingerprint:
+        elif _same(pin, card):
             accepted.append(card)
         else:
             changed.append(Quarantined(card=card, pin=pin))
     return Comparison(accepted=tuple(accepted), new=tuple(new), changed=tuple(changed))
+
+
+def _same(pin: Pin, card: ToolCard) -> bool:
+    """Whether the card is what was pinned. An earlier release may have taken the fingerprint of less."""
+    return pin.fingerprint == card.fingerprint or fingerprint(pin.definition) == card.fingerprint
 
 
 def pin(card: ToolCard, *, at: datetime, accepted_by: str | None = None) -> Pin:

@@ -135,7 +135,12 @@ CONNECTORS: Final = word_set("and or then")
 
 def inflected(verbs: frozenset[str]) -> frozenset[str]:
     """The verbs as descriptions say them: `delete` and `deletes`."""
-    return verbs | frozenset(_third_person(verb) for verb in verbs)
+    return verbs | third_persons(verbs)
+
+
+def third_persons(verbs: frozenset[str]) -> frozenset[str]:
+    """`deletes` for `delete`."""
+    return frozenset(map(_third_person, verbs))
 
 
 def _third_person(verb: str) -> str:

@@ -35,6 +35,7 @@ class Brought:
     since: tuple[Message, ...] = ()  # behind the request
     parts: tuple[JsonObject, ...] = ()  # beside its words
     options: JsonObject = field(default_factory=dict[str, Json])
+    own_terms: bool = False  # how long an answer may be is theirs to say, in the options or not at all
     model: str | None = None
     history: tuple[Message, ...] = ()  # with the parts that the packet's own does not hold
 
@@ -65,7 +66,8 @@ class Brought:
 
     def onto(self, request: ModelRequest) -> ModelRequest:
         """The request with the caller's options, for the model they ask for."""
-        return replace(request, options=self.options, model=self.model)
+        limit = None if self.own_terms else request.max_tokens
+        return replace(request, options=self.options, model=self.model, max_tokens=limit)
 
     def chooses(self, *, called: bool) -> Json:
         """How the model is to choose. What had to be called has been once a routed tool was."""

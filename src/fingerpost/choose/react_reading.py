@@ -18,7 +18,7 @@ from fingerpost.llm.structured import without_thoughts
 from fingerpost.llm.tool_calls import read_arguments
 from fingerpost.records import Json, JsonObject, ToolCall, ToolCard, as_valid_text
 
-LONGEST_TEXT: Final = 100_000  # characters read
+LONGEST_TEXT: Final = 4_000_000  # characters read: an answer may be long
 LONGEST_THOUGHT: Final = 4000
 NOT_UNDERSTOOD: Final = "it is neither an action nor an answer in the format asked for"
 
@@ -53,7 +53,7 @@ def read_react(
 
 def _object(text: str) -> JsonObject:
     """The last object that is a step; one inside another, or inside one cut short, is none."""
-    for group in reversed(outermost(text)):
+    for group in reversed(outermost(text, whole=True)):
         for entry in reversed(group):
             if "action" in entry or "answer" in entry:
                 return entry

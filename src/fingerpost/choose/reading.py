@@ -24,7 +24,7 @@ from fingerpost.redaction import scrub
 
 T = TypeVar("T")
 
-LONGEST_REPLY: Final = 100_000  # characters looked at: many times what was asked for
+LONGEST_REPLY: Final = 100_000  # characters in which objects are looked for: many times what was asked for
 MOST_OBJECTS: Final = 200
 _MOST_STRAYS: Final = 4  # braces in prose that never close: each costs a look at all the rest
 _SHOWN_AGAIN: Final = 2_000
@@ -76,11 +76,15 @@ def unread(reply: ModelReply, problem: str) -> Unusable:
     return Unusable(problem=f"{problem}{cut}")
 
 
-def outermost(text: str) -> list[tuple[JsonObject, ...]]:
-    """The objects in `text` that stand in no other, in order; those of one list together."""
-    text = text[:LONGEST_REPLY]
-    found = _grouped(decoded(text.strip()))
-    return [found] if found else [group for value in _scanned(_answer(text)) if (group := _grouped(value))]
+def outermost(text: str, *, whole: bool = False) -> list[tuple[JsonObject, ...]]:
+    """The objects in `text` that stand in no other, in order; those of one list together.
+
+    `whole`: where all of `text` is one value it may be of any length, because an answer may stand in it.
+    """
+    found = _grouped(decoded((text if whole else text[:LONGEST_REPLY]).strip()))
+    if found:
+        return [found]
+    return [group for value in _scanned(_answer(text[:LONGEST_REPLY])) if (group := _grouped(value))]
 
 
 def _grouped(value: object) -> tuple[JsonObject, ...]:

@@ -62,15 +62,17 @@ def turn_request(
     offered = brought.tools if brought.tools and final else (*brought.tools, *routed)
     closed = brought.wants_text or (final and not brought.tools)
     steps = packet.tool_routing.steps
-    told = as_tool_messages(steps, cards) if tools else _as_json(steps, cards)
-    listing = () if tools or not offered else (listed(offered), JSON_FORMAT)
+    # Who wants text is told of no tools. The last of several turns begins as those before it did, in JSON.
+    in_json = not tools and bool(offered) and (not closed or (bool(steps) and not brought.wants_text))
+    told = as_tool_messages(steps, cards) if tools else _as_text(steps, cards, in_json=in_json)
+    listing = (listed(offered), JSON_FORMAT) if in_json else ()
     prompt = with_tools(packet.content.original_prompt, guides, *listing)
     choice = "none" if closed else brought.chooses(called=bool(steps))
     return brought.onto(
         ModelRequest(
             messages=(
                 *opening(system, history, prompt, brought.parts),
-                *(brought.since if tools else in_words(brought.since)),
+                *(brought.since if tools else in_words(brought.since, in_json=in_json)),
                 *told,
                 *ending(note, NO_MORE_TOOLS if closed and steps else ""),
             ),
@@ -78,7 +80,8 @@ def turn_request(
             max_tokens=settings.answer_tokens,
             tools=offered if tools else (),
             tool_choice=choice if tools and offered else None,
-            schema=_schema(names(offered), choice) if offered and not tools and not closed else None,
+            choice_is_callers=brought.choice is not None,
+            schema=_schema(names(offered), choice) if in_json else None,
         )
     )
 
@@ -111,19 +114,19 @@ def with_tools(prompt: str, *about: str) -> str:
     return f"# TOOLS FOR THIS REQUEST\n{told}\n\n# REQUEST\n{prompt}" if told else prompt
 
 
-def _as_json(steps: Sequence[Step], cards: Sequence[ToolCard]) -> tuple[Message, ...]:
-    """Each step as the JSON the model would have written, and the result as the next message."""
+def _as_text(steps: Sequence[Step], cards: Sequence[ToolCard], *, in_json: bool) -> tuple[Message, ...]:
+    """Each step as the model would have written it, and the result as the next message."""
     known = exposed_names(cards)
     messages: list[Message] = []
     for step in steps:
         name = model_name(step.tool, known)
-        call: Json = {"calls": [{"tool": name, "arguments": arguments_of(step)}], "answer": None}
-        messages.append(Message(role="assistant", text=written(call)))
+        calls: list[Json] = [{"tool": name, "arguments": arguments_of(step)}]
+        messages.append(Message(role="assistant", text=_calling(calls, "", in_json=in_json)))
         messages.append(Message(role="user", text=f"Result of {name}:\n{step_text(step)}"))
     return tuple(messages)
 
 
-def in_words(since: Sequence[Message]) -> tuple[Message, ...]:
+def in_words(since: Sequence[Message], *, in_json: bool = True) -> tuple[Message, ...]:
     """Calls of the caller's tools and what came of them, for a model that knows no such messages."""
     told: list[Message] = []
     called: dict[object, str] = {}
@@ -139,9 +142,16 @@ def in_words(since: Sequence[Message]) -> tuple[Message, ...]:
             {"tool": str(function.get("name")), "arguments": _read(function.get("arguments"))}
             for function in functions
         ]
-        text = written({"calls": made, "answer": message.text or None}) if made else message.text
+        text = _calling(made, message.text, in_json=in_json) if made else message.text
         told.append(Message(role=message.role, text=text))
     return tuple(told)
+
+
+def _calling(calls: list[Json], said: str, *, in_json: bool) -> str:
+    """A turn that calls: in JSON, or in words where a reply in JSON would be taken for the answer."""
+    if in_json:
+        return written({"calls": calls, "answer": said or None})
+    return "\n".join(part for part in (said, f"(Tools called: {written(calls)})") if part)
 
 
 def _read(arguments: object) -> Json:
@@ -150,6 +160,7 @@ def _read(arguments: object) -> Json:
 
 
 def _schema(tools: Sequence[str], choice: Json = "auto") -> ResponseSchema:
+    """What a turn is; one that has to answer makes no calls."""
     must = choice == "required" or named_tool(choice) is not None
     tools = [name for name in tools if name == (named_tool(choice) or name)]
     call: JsonObject = {
@@ -165,9 +176,9 @@ def _schema(tools: Sequence[str], choice: Json = "auto") -> ResponseSchema:
                 "type": "array",
                 "items": call,
                 **({"minItems": 1} if must else {}),
-                "maxItems": MOST_CALLS,
+                "maxItems": 0 if choice == "none" else MOST_CALLS,
             },
-            "answer": {"type": ["string", "null"]},
+            "answer": {"type": "string" if choice == "none" else ["string", "null"]},
         },
         "required": ["calls", "answer"],
         "additionalProperties": False,

@@ -14,7 +14,7 @@ from fingerpost.catalog import visible
 from fingerpost.choose.brought import called_by_name, parted
 from fingerpost.choose.definitions import written
 from fingerpost.choose.naming import meant
-from fingerpost.choose.reading import LONGEST_REPLY, outermost
+from fingerpost.choose.reading import outermost
 from fingerpost.choose.single import MOST_CALLS
 from fingerpost.frozen import frozen
 from fingerpost.llm import ModelReply
@@ -59,7 +59,7 @@ def read_turn(
 
     `callers`: the names of tools the caller brought.
     """
-    text = as_valid_text(reply.text[:LONGEST_REPLY])
+    text = as_valid_text(reply.text)
     if reply.tool_calls:
         calls = parted(reply.tool_calls, callers)
         turn = _turn(parse_tool_calls({"tool_calls": list(calls.others)}), text, cards, own)
@@ -94,7 +94,7 @@ def _from_json(text: str, cards: Sequence[ToolCard], own: Collection[str]) -> Tu
 
 def _fields(text: str) -> JsonObject | None:
     """The last object that is a turn; or a list of bare calls, which is as good as one."""
-    for group in reversed(outermost(text)):
+    for group in reversed(outermost(text, whole=True)):
         for entry in reversed(group):
             if "calls" in entry or "answer" in entry:
                 return entry

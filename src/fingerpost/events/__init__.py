@@ -35,7 +35,7 @@ from fingerpost.events.choose import (
     ThoughtNoted,
 )
 from fingerpost.events.codec import UnknownEvent, decode, encode
-from fingerpost.events.gateway import AccessRefused, ClientConnected, ClientLeft, KeyChanged
+from fingerpost.events.gateway import AccessRefused, ClientConnected, ClientLeft, KeyChanged, MaterialRead
 from fingerpost.events.house import (
     CatalogChanged,
     EventsDropped,
@@ -100,6 +100,7 @@ __all__ = [
     "LearningForgotten",
     "LiveFeed",
     "LogSink",
+    "MaterialRead",
     "MemorySink",
     "ModelAnswered",
     "PacketEvent",

@@ -32,6 +32,7 @@ class RouteBegan(PacketEvent):
     profile: str | None = None
     working_directory: str | None = None
     scopes: tuple[Scope, ...] = ()  # what the caller may use: it holds for whoever goes on with it later
+    own_terms: bool = False  # what the caller brought is kept nowhere: nobody else can go on with it
 
     def apply(self, packet: Packet) -> Packet:
         context = replace(

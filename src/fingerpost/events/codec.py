@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from pydantic import TypeAdapter
+from pydantic_core import PydanticSerializationError
 from pydantic_core import from_json as parse_json
 from pydantic_core import to_json as write_json
 
@@ -19,6 +20,9 @@ from fingerpost.events.base import Event
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject
 from fingerpost.records.codec import from_plain
+from fingerpost.records.json import MAX_DEPTH, as_valid_json
+
+_DEEPEST = MAX_DEPTH + 20  # what an event holds stands a few levels below it
 
 
 @frozen
@@ -47,10 +51,15 @@ _writers: dict[type[Event], Callable[[Event], bytes]] = {}
 
 def _writer_of(kind: type[Event]) -> Callable[[Event], bytes]:
     before = b'{"kind":%b,"v":%d,"event":' % (write_json(kind.kind), kind.version)
-    contents = TypeAdapter(kind).serializer.to_json
+    serializer = TypeAdapter(kind).serializer
+    contents = serializer.to_json
 
     def write(event: Event) -> bytes:
-        return before + contents(event) + b"}"
+        try:
+            return before + contents(event) + b"}"
+        except PydanticSerializationError:  # half a character, from a caller or a model: the fact is kept
+            plain = as_valid_json(serializer.to_python(event, mode="json"), max_depth=_DEEPEST)
+            return before + write_json(plain) + b"}"
 
     _writers[kind] = write
     return write

@@ -35,6 +35,25 @@ class ClientLeft(Event):
 
 
 @frozen
+class MaterialRead(Event):
+    """A client asked for a resource, a prompt or a completion: what came of it."""
+
+    audited: ClassVar[bool] = True
+
+    server: str  # empty: it exists for nobody, or not for this caller
+    method: str
+    name: str  # the address or the name, as the client wrote it
+    caller: str
+    success: bool
+    detail: str = ""
+    milliseconds: float = 0.0
+
+    def summary(self) -> str:
+        what = f"{self.method} {self.name} of {self.server or 'no server'} for {self.caller}: "
+        return what + (self.detail or "succeeded" if self.success else f"failed {self.detail}".rstrip())
+
+
+@frozen
 class AccessRefused(Event):
     """Somebody was turned away before anything was done for them."""
 

@@ -35,6 +35,7 @@ class ModelRequest:
     schema: ResponseSchema | None = None
     tools: tuple[JsonObject, ...] = ()  # definitions, in the OpenAI format
     tool_choice: Json = None  # "auto", "none", "required", or one by name; only together with tools
+    choice_is_callers: bool = False  # then a model that does not follow it tells nothing about its server
     options: JsonObject = field(default_factory=dict[str, Json])  # as a caller wrote them; before all others
     model: str | None = None  # who answers instead of the model that is asked, at the same address
 
@@ -60,6 +61,8 @@ class ModelReply:
     usage: ModelUsage | None = None  # None: the server does not say
     finish: str | None = None  # "stop", "length" (cut short), "tool_calls", …
     tool_calls: tuple[JsonObject, ...] = ()  # in the OpenAI format, unread
+    refusal: str = ""  # why it does not answer, where its server says that apart
+    reasoning: str = ""  # what it thought before, likewise; part of no later prompt
     milliseconds: float = 0.0
     stood_in: bool = False  # for the model of the pool that should have answered
 

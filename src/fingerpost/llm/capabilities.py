@@ -1,20 +1,18 @@
 """What a model's server can really do. Many take `response_format` and `tools` and do nothing with them.
 
-Two ways to know: `probe` asks two tiny questions; `noticed` looks at an ordinary
-exchange. Both only state what they saw: None is "not known".
+Two ways to know: `probe` asks two tiny questions; `findings` looks at ordinary exchanges.
+Both only state what they saw: None is "not known".
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
 from typing import Final
 
 from fingerpost.errors import ModelError, ModelRefused
 from fingerpost.frozen import frozen
 from fingerpost.llm.base import ChatModel, ModelReply, ModelRequest, ResponseSchema
-from fingerpost.llm.fields import mapping, parsed
+from fingerpost.llm.fields import mapping
 from fingerpost.llm.structured import structured
 from fingerpost.records import JsonObject, Message
 
@@ -64,43 +62,10 @@ class Capabilities:
             tools=other.tools if self.tools is None else self.tools,
         )
 
-    def to_bytes(self) -> bytes:
-        return json.dumps(asdict(self)).encode()
-
-    @classmethod
-    def from_bytes(cls, content: bytes) -> Capabilities:
-        """What was written; nothing known where that cannot be read."""
-        try:
-            fields = mapping(parsed(content))
-        except ValueError:
-            return cls()
-        return cls(json_schema=_fact(fields.get("json_schema")), tools=_fact(fields.get("tools")))
-
 
 async def probe(model: ChatModel) -> Capabilities:
     """Ask `model` two tiny questions. What cannot be told from its answers stays unknown; never raises."""
     return Capabilities(json_schema=await _seen(model, _schema_probe), tools=await _seen(model, _tools_probe))
-
-
-def noticed(request: ModelRequest, reply: ModelReply, before: Capabilities) -> Capabilities:
-    """What is known after an ordinary exchange.
-
-    A reply without a call, though one was required, and one outside its schema tell of a
-    server that ignores what it was asked. A good reply is no proof of the contrary where
-    the opposite was seen once: a good model may have been lucky.
-    """
-    schema, tools = before.json_schema, before.tools
-    if request.schema is not None and schema is not False and not reply.tool_calls and _finished(reply):
-        schema = structured(reply.text, request.schema.schema) is not None
-    if request.tools and _called(reply, request.tools):
-        tools = True
-    elif _is_told_to_call(request) and tools is None and not reply.tool_calls and _finished(reply):
-        tools = False
-    return Capabilities(json_schema=schema, tools=tools)
-
-
-def _is_told_to_call(request: ModelRequest) -> bool:
-    return bool(request.tools) and request.tool_choice == "required"
 
 
 async def _seen(model: ChatModel, question: Callable[[ChatModel], Awaitable[bool | None]]) -> bool | None:
@@ -122,7 +87,7 @@ async def _schema_probe(model: ChatModel) -> bool | None:
     reply = await model.complete(request)
     if structured(reply.text, _SCHEMA.schema) is not None:
         return True
-    return False if _finished(reply) else None
+    return False if is_finished(reply) else None
 
 
 async def _tools_probe(model: ChatModel) -> bool | None:
@@ -134,21 +99,18 @@ async def _tools_probe(model: ChatModel) -> bool | None:
         tool_choice="required",
     )
     reply = await model.complete(request)
-    if _called(reply, (_TOOL,)):
+    if has_called(reply, (_TOOL,)):
         return True
-    return False if _finished(reply) else None
+    return False if is_finished(reply) else None
 
 
-def _called(reply: ModelReply, tools: tuple[JsonObject, ...]) -> bool:
+def has_called(reply: ModelReply, tools: tuple[JsonObject, ...]) -> bool:
+    """Whether one of these tools is called in the way that tools are."""
     names = {mapping(tool.get("function")).get("name") for tool in tools}
     written = [mapping(mapping(call).get("function")).get("name") for call in reply.tool_calls]
     return any(isinstance(name, str) and name in names for name in written)
 
 
-def _finished(reply: ModelReply) -> bool:
+def is_finished(reply: ModelReply) -> bool:
     """Whether the model said all it wanted: one that was cut off, or stopped by a filter, shows nothing."""
     return reply.finish in _FINISHED
-
-
-def _fact(value: object) -> bool | None:
-    return value if isinstance(value, bool) else None

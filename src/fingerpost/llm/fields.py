@@ -52,6 +52,11 @@ def text_of(content: object) -> str:
     return as_valid_text(text_in(content))
 
 
+def thoughts_in(message: Mapping[str, Any]) -> str:
+    """What the model thought before it answered; servers have two names for it."""
+    return text_in(message.get("reasoning_content")) or text_in(message.get("reasoning"))
+
+
 def usage_of(value: object) -> ModelUsage | None:
     """Tokens as counted by the server, if it did and the count can be true."""
     fields = mapping(value)

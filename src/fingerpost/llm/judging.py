@@ -16,6 +16,7 @@ from jsonschema.exceptions import ValidationError
 from jsonschema.protocols import Validator
 from referencing import Registry
 
+from fingerpost.drafts import keep_to_one_draft
 from fingerpost.records import JsonObject, check_json
 
 MOST_NODES: Final = 20_000  # looked at for one reply; checking takes some ten microseconds for each
@@ -78,3 +79,4 @@ _CHECKS: Final = cast(
         validators={**dict.fromkeys(_COSTLY, _unchecked), "additionalProperties": _additional},
     ),
 )
+keep_to_one_draft(_CHECKS)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from enum import StrEnum
@@ -17,16 +18,14 @@ from fingerpost.errors import (
     ModelUnavailable,
 )
 from fingerpost.llm.base import ChatModel, ModelReply, ModelRequest, ModelUsage, OnText
-from fingerpost.llm.capabilities import Capabilities, noticed, probe
+from fingerpost.llm.capabilities import Capabilities, probe
 from fingerpost.llm.knowledge import CapabilityMemory, Knowledge
 from fingerpost.llm.members import UNKNOWN_WINDOW, Member
 from fingerpost.llm.outlet import Outlet
-from fingerpost.llm.remote import MOST_MODELS
 from fingerpost.settings import ModelsSettings
 
 # What another model may not suffer from. A reply that makes no sense is a matter of the asker.
 _ANOTHER_MAY_DO: Final = (ModelUnavailable, ModelTimeout, ModelRefused)
-_UNKNOWN: Final = Capabilities()
 
 
 class Role(StrEnum):
@@ -49,11 +48,11 @@ class ModelPool:
         lite: ChatModel | None = None,
         prime: ChatModel | None = None,
         memory: CapabilityMemory | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         given = {Role.LITE: lite, Role.PRIME: prime}
         self._members = {role: Member.given(model) for role, model in given.items() if model is not None}
-        self._knowledge = Knowledge(memory)
-        self._others: OrderedDict[str, Capabilities] = OrderedDict()  # of models callers asked for by name
+        self._knowledge = Knowledge(memory, clock=clock)
 
     @classmethod
     def of(
@@ -63,12 +62,13 @@ class ModelPool:
         lite: ChatModel | None = None,
         prime: ChatModel | None = None,
         memory: CapabilityMemory | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> Self:
         """The configured models. One that is given takes the place of the configured one.
 
         Two roles with the same settings share one model. Nothing is connected yet.
         """
-        pool = cls(memory=memory)
+        pool = cls(memory=memory, clock=clock)
         wanted = ((Role.LITE, settings.lite, lite), (Role.PRIME, settings.prime, prime))
         for role, configured, given in wanted:
             twin = pool._members.get(role.other)
@@ -131,13 +131,11 @@ class ModelPool:
 
         `model` as in the request: of another model at the same address nothing is known beforehand.
         """
-        if model is not None:
-            return self._others.get(model, _UNKNOWN)
         member = self._at(role)
         if member is None:
             return Capabilities()
-        known = await self._knowledge.of(member)
-        if known.complete or not find_out:
+        known = await self._knowledge.of(member, model)
+        if known.complete or not find_out or model is not None:
             return known
         found = (await probe(member.model)).or_else(known)
         await self._knowledge.learn(member, found)
@@ -165,14 +163,10 @@ class ModelPool:
         return replace(reply, stood_in=True)
 
     async def _asked(self, member: Member, request: ModelRequest, outlet: Outlet | None) -> ModelReply:
-        reply = await member.model.complete(request, on_text=outlet)
-        if request.schema is None and not request.tools:
-            return reply
-        if request.model is not None:
-            self._others[request.model] = noticed(request, reply, self._others.get(request.model, _UNKNOWN))
-            while len(self._others) > MOST_MODELS:
-                self._others.popitem(last=False)
-        else:
-            known = await self._knowledge.of(member)
-            await self._knowledge.learn(member, noticed(request, reply, known))
+        try:
+            reply = await member.model.complete(request, on_text=outlet)
+        except ModelRefused as refusal:
+            await self._knowledge.refused(member, request, refusal)
+            raise
+        await self._knowledge.saw(member, request, reply)
         return reply

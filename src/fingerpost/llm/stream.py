@@ -15,7 +15,17 @@ import anyio
 from fingerpost.llm.base import ModelReply, ModelUsage, OnText
 from fingerpost.llm.drafts import CallDrafts, text_or_nothing
 from fingerpost.llm.failures import Setback, broke_off, reported
-from fingerpost.llm.fields import entries, invalid, mapping, name_in, parsed, shown, text_in, usage_of
+from fingerpost.llm.fields import (
+    entries,
+    invalid,
+    mapping,
+    name_in,
+    parsed,
+    shown,
+    text_in,
+    thoughts_in,
+    usage_of,
+)
 from fingerpost.llm.sse import EventReader
 from fingerpost.records import as_valid_text
 
@@ -62,6 +72,8 @@ class Assembly:
         self._written = 0
         self._texts: list[str] = []
         self._half = ""  # of a character whose other half comes with the next piece
+        self._refusals: list[str] = []
+        self._thoughts: list[str] = []
         self._calls = CallDrafts(model)
         self._finish: str | None = None
         self._usage: ModelUsage | None = None
@@ -100,6 +112,8 @@ class Assembly:
             usage=self._usage,
             finish=self._finish,
             tool_calls=self._calls.whole(),
+            refusal=as_valid_text("".join(self._refusals)),
+            reasoning=as_valid_text("".join(self._thoughts)),
         )
 
     def _chunks(self, event: str) -> list[Mapping[str, Any] | None]:
@@ -144,7 +158,14 @@ class Assembly:
             delta = mapping(choice.get("message"))
         for call in map(mapping, entries(delta.get("tool_calls"))):
             self._count(self._calls.add(call))
+        self._set_aside(self._refusals, text_in(delta.get("refusal")))
+        self._set_aside(self._thoughts, thoughts_in(delta))
         return self._add(text_in(delta.get("content")))
+
+    def _set_aside(self, place: list[str], written: str) -> None:
+        """What is no part of the text: it is there with the whole."""
+        self._count(len(written))
+        place.append(written)
 
     def _add(self, written: str) -> str:
         """The text as far as it can be shown: some characters (U+10000 and up) may come in two halves."""

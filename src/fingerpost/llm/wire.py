@@ -18,6 +18,7 @@ from fingerpost.llm.fields import (
     parsed,
     shown,
     text_of,
+    thoughts_in,
     usage_of,
 )
 from fingerpost.llm.options import LIMIT, NEWER_LIMIT, of_caller
@@ -147,6 +148,8 @@ def read_reply(fields: Mapping[str, Any], *, model: str) -> ModelReply:
         usage=usage_of(fields.get("usage")),
         finish=finish if isinstance(finish, str) else None,
         tool_calls=calls_of(calls),
+        refusal=text_of(said.get("refusal")),
+        reasoning=text_of(thoughts_in(said)),
     )
 
 

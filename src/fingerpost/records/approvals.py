@@ -48,6 +48,7 @@ class Pending:
     conversation: str | None = None
     packet_id: str | None = None
     caller: str | None = None
+    asker: str | None = None  # a word on this one call holds for them in any session, not here alone
     decision: Decision = Decision.WAITING
     decided_by: str | None = None
     decided_at: datetime | None = None

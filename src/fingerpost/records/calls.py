@@ -29,6 +29,7 @@ class CallContext:
     packet_id: str | None = None
     conversation: str | None = None
     caller: str | None = None
+    asker: str | None = None  # whose sessions come and go: a word on one call holds in all of them
     profile: str | None = None
     scopes: tuple[Scope, ...] = ()  # what the caller may use at all; all of them hold
     request: str = ""  # the person's words, so that a long result keeps what they asked about

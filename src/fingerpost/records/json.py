@@ -83,3 +83,21 @@ def has_lone_surrogate(text: str) -> bool:
 def as_valid_text(text: str) -> str:
     """`text` with every half character replaced, so that it can be stored and sent."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def as_valid_json(value: object, *, max_depth: int = MAX_DEPTH) -> object:
+    """The same with valid text throughout, keys included. Raises `ValueError` where it is nested deeper."""
+    if isinstance(value, str):
+        return value if value.isascii() else as_valid_text(value)
+    if isinstance(value, Mapping | list | tuple) and not max_depth:
+        message = "is nested too deep"
+        raise ValueError(message)
+    if isinstance(value, Mapping):
+        entries = cast("Mapping[object, object]", value).items()
+        below = max_depth - 1
+        return {
+            as_valid_json(key, max_depth=below): as_valid_json(each, max_depth=below) for key, each in entries
+        }
+    if isinstance(value, list | tuple):
+        return [as_valid_json(each, max_depth=max_depth - 1) for each in cast("Sequence[object]", value)]
+    return value

@@ -134,7 +134,7 @@ class ToolCard:
     definition: JsonObject
     description: str
     effect: Known[Effect]
-    fingerprint: str  # over name, description, schemas and annotations
+    fingerprint: str  # over all that a model or a person decides by
     intelligence: Intelligence
     instructions: Instructions = field(default_factory=Instructions)  # what a person wrote about its use
     operations: Mapping[str, Effect] = field(default_factory=dict[str, Effect])  # where they differ, written

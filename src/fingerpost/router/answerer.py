@@ -343,6 +343,7 @@ class Answerer:
                 profile=journey.asking.get("profile"),
                 scopes=journey.asking.get("scopes", ()),
                 working_directory=journey.asking.get("working_directory"),
+                own_terms=journey.brought.own_terms,
             )
         )
 

@@ -51,6 +51,7 @@ class _Journey:
     offered: tuple[str, ...]  # best first
     profile: str | None
     scopes: tuple[Scope, ...]
+    routed: bool  # it was answered here; otherwise somebody else took what they were offered
 
 
 class Learning:
@@ -86,8 +87,9 @@ class Learning:
     ) -> Feedback:
         """One person's word about one request; a later word of theirs takes its place.
 
-        `tool` is the one that is judged, by default the one that was called. Raises where there is no
-        such request, or where `should_have` is no tool this request could have used.
+        `tool` is the one that is judged, by default the one that was called; where none was, none is.
+        Raises where there is no such request, or where `should_have` is no tool this request could have
+        used.
         """
         said = _verdict(verdict)
         if not by.strip():
@@ -121,6 +123,10 @@ class Learning:
         await self._store.journal.flush()
         self._changed()
         return kept
+
+    async def used(self, packet_id: str) -> tuple[str, ...]:
+        """The tools a request called, or would have, each once."""
+        return (await self._journey(packet_id)).called
 
     async def about(self, packet_id: str) -> list[Feedback]:
         """What was said of one request, newest first."""
@@ -177,11 +183,15 @@ class Learning:
         return journey
 
     async def _judged(self, journey: _Journey, tool: str | None) -> str | None:
-        """The tool that is meant: the one that was called, or would have been first."""
+        """The tool that is meant: the one that was called, or the first where we did no more than offer.
+
+        An answer that took no tool is no word about any: good says that none was needed.
+        """
         if tool is None:
             if len(journey.called) == 1:
                 return journey.called[0]
-            return journey.offered[0] if not journey.called and journey.offered else None
+            only_offered = not journey.called and not journey.routed
+            return journey.offered[0] if only_offered and journey.offered else None
         card = self._tools().find(tool)
         key = tool if card is None else card.key
         if key not in (*journey.called, *journey.offered):
@@ -242,13 +252,13 @@ def _journey(events: Iterable[Event]) -> _Journey | None:
     called: dict[str, None] = {}
     chosen: dict[str, None] = {}
     offered: tuple[str, ...] = ()
-    profile, scopes = None, ()
+    profile, scopes, routed = None, (), False
     for event in events:
         match event:
             case PacketReceived():
                 packet = event.packet
             case RouteBegan():
-                profile, scopes = event.profile, event.scopes
+                profile, scopes, routed = event.profile, event.scopes, True
             case RequestNarrowed() if not offered:
                 offered = tuple(one.tool for one in event.narrowing.shortlist.offered)
             case ToolSelected() if event.selection is not None:
@@ -260,5 +270,10 @@ def _journey(events: Iterable[Event]) -> _Journey | None:
     if packet is None:
         return None
     return _Journey(
-        packet=packet, called=tuple(called or chosen), offered=offered, profile=profile, scopes=scopes
+        packet=packet,
+        called=tuple(called or chosen),
+        offered=offered,
+        profile=profile,
+        scopes=scopes,
+        routed=routed,
     )

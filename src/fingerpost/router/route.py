@@ -39,6 +39,10 @@ class Route:
     tool_calls: tuple[JsonObject, ...] = ()  # of the caller's own tools, in the OpenAI format
     hidden: tuple[Message, ...] = ()  # what came before those calls and the caller has not seen
     finish: str = "stop"  # why the model ended: "stop", "length", "tool_calls", …
+    refusal: str = ""  # why it does not answer, in its own words
+    wordless: bool = False  # the model wrote nothing: the words of the answer are ours
+    reasoning: str = ""  # what the model that wrote the answer thought before, where it tells
+    left_out: int = 0  # messages of the conversation that did not fit and the model did not read
     pending: Pending | None = None
     question: Question | None = None
     narrowing: Narrowing | None = None

@@ -44,6 +44,7 @@ from fingerpost.records import (
     new_id,
     utc_now,
 )
+from fingerpost.router.arguments import check_arguments
 from fingerpost.router.given import ModelNames, close_given, names_of
 from fingerpost.router.intake import Intake
 from fingerpost.router.learning import Learning
@@ -125,19 +126,19 @@ class Router:
             self.catalog.use_pins(await self.store.pins.all())
             self.catalog.learn(await self.store.usage.profiles())
             self._intake = Intake(self.catalog, self.store)
+            # Before any task runs: a task group would wrap what is wrong with them.
+            servers = Servers(
+                self._specs,
+                events=self.events,
+                limits=self.settings.limits,
+                tokens=self.store.tokens,
+                study=self._intake.study,
+            )
             stack.push_async_callback(self._intake.save_pins)
             saving = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(saving.cancel_scope.cancel)
             saving.start_soon(self._intake.keep_saving)
-            self.servers = await stack.enter_async_context(
-                Servers(
-                    self._specs,
-                    events=self.events,
-                    limits=self.settings.limits,
-                    tokens=self.store.tokens,
-                    study=self._intake.study,
-                )
-            )
+            self.servers = await stack.enter_async_context(servers)
             self.calls = CallPath(
                 catalog=self.catalog,
                 servers=self.servers,
@@ -257,11 +258,14 @@ class Router:
         answerer = await self._ready_answerer()
         return await answerer.select(text, narrowing or await self.narrow(text, **wanted), wanted)
 
-    async def _ready_answerer(self, server: str | None = None) -> Answerer:
-        """What answers. Servers nobody has connected yet are connected first: all, or the one asked for."""
+    def _check_open(self) -> None:
         if not self._open:
             message = "the router is not open"
             raise ConfigError(message, hint="Ask inside of `async with Router(…) as router:`.")
+
+    async def _ready_answerer(self, server: str | None = None) -> Answerer:
+        """What answers. Servers nobody has connected yet are connected first: all, or the one asked for."""
+        self._check_open()
         async with self._connecting_first:
             wanted = self.servers.statuses if server is None else (self.servers.status(server),)
             idle = [status.name for status in wanted if status.state is ServerState.IDLE]
@@ -310,6 +314,7 @@ class Router:
 
     async def _ready_guide(self) -> Guide:
         """What narrows. Made when it is first needed: numpy and the encoder take time to load."""
+        self._check_open()
         async with self._making_guide:
             if self._guide is None:
                 self._guide = await anyio.to_thread.run_sync(self._make_guide)
@@ -360,8 +365,11 @@ class Router:
         """Call a tool through the whole path. Whatever happens comes back as an `Outcome`.
 
         A call that needs a person comes back with a `pending_id`; after
-        `router.calls.decide`, `router.calls.resume` goes on with it.
+        `router.calls.decide`, `router.calls.resume` goes on with it. Raises where the router is closed
+        and where the arguments are no JSON object.
         """
+        self._check_open()
+        check_arguments(arguments)
         wish = ToolCall(name=name, arguments=arguments)
         context["profile"] = self.profiles.meant(
             context.get("profile"), caller=context.get("caller"), api_version=api_version
@@ -395,6 +403,7 @@ class Router:
         comment: str = "",
     ) -> Feedback:
         """A person's word about a request: "good", or "bad" and perhaps which tool it should have used."""
+        self._check_open()
         return await self.learning.feedback(
             packet_id, verdict, by=by, tool=tool, should_have=should_have, comment=comment
         )

@@ -54,6 +54,7 @@ class Asking(Wanted, total=False):
     parent: str | None  # the packet on whose behalf this one is made: its budget is spent
     dry_run: bool  # show what would be called, call nothing
     model: str | None  # who answers instead of the configured model, at the same address
+    own_terms: bool  # the caller says how long an answer may be, and goes on alone when a person has decided
     options: JsonObject  # for the model that answers, as the caller wrote them: temperature, stop, …
     parts: tuple[JsonObject, ...]  # what the request holds beside its words, for the model that answers
     caller_tools: tuple[JsonObject, ...]  # the caller's own, in the OpenAI format; calls of them go back

@@ -63,7 +63,8 @@ class Passage:
     )  # `_meta` without the keys of the protocol itself
     input_responses: JsonObject | None = None  # answers to an earlier `input_required` …
     request_state: str | None = None  # … and the server's own state of it, byte for byte
-    log_level: str | None = None  # asked for by a 2026-07-28 caller
+    log_level: str | None = None  # from which the caller hears log messages …
+    usual_level: bool = False  # … where they never said, as a session may: nothing of theirs depends on it
     clock: Clock | None = None  # of whoever keeps the time already: then nobody else does
 
     def for_caller(self, caller: CallerSide, clock: Clock | None = None) -> Passage:
@@ -74,6 +75,7 @@ class Passage:
             input_responses=self.input_responses,
             request_state=self.request_state,
             log_level=self.log_level,
+            usual_level=self.usual_level,
             clock=clock,
         )
 

@@ -35,6 +35,7 @@ class Own:
         self.scope = anyio.CancelScope()
         self.users = 0
         self.used = time.monotonic()
+        self.log_level: str | None = None  # what the server was told; None: nothing
 
     @property
     def busy(self) -> bool:
@@ -77,6 +78,11 @@ class Isolated:
         """This caller's connection where there is one that can be used now."""
         own = self._own.get(key)
         return own if own is not None and own.connection is not None and not own.over else None
+
+    def begun(self, key: str) -> Own | None:
+        """This caller's connection, be it one that is still being opened."""
+        own = self._own.get(key)
+        return None if own is None or own.over else own
 
     def begin(self, key: str, tasks: TaskGroup, around: Surroundings) -> Own | None:
         """Open a connection for a caller without anybody waiting for it. None: no room, or begun already."""

@@ -13,7 +13,6 @@ from urllib.parse import parse_qs, urlsplit
 import anyio
 import anyio.to_thread
 from anyio.abc import SocketAttribute, SocketStream
-from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.exceptions import OAuthFlowError
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull
 from pydantic import AnyUrl
@@ -23,6 +22,7 @@ from fingerpost.records import ServerSpec
 from fingerpost.servers.failures import from_exception, readable
 from fingerpost.servers.http import HttpStack
 from fingerpost.servers.oauth import Keeper, SignIn, TokenBook, metadata
+from fingerpost.servers.wary import WarySignIn, check_lead
 
 PERSON_SECONDS = 300.0
 LONGEST_CALLBACK = 16 * 1024
@@ -75,9 +75,10 @@ async def _go_through(
         keeper.sign_in.client = _known_client(spec, callback.address)
 
         async def send_person(url: str) -> None:
+            check_lead(url, "to authorize", address)
             await anyio.to_thread.run_sync(open_browser, url)
 
-        flow = OAuthClientProvider(
+        flow = WarySignIn(
             address, metadata(spec.oauth, callback.address), keeper, send_person, callback.answer
         )
         keeper.context = flow.context

@@ -25,6 +25,7 @@ from pydantic import AnyUrl, BaseModel, ValidationError
 
 from fingerpost.records import OAuthSpec, ServerSpec
 from fingerpost.redaction import remember
+from fingerpost.servers.leads import why_not
 
 
 class TokenBook(Protocol):
@@ -107,6 +108,10 @@ async def stored_sign_in(spec: ServerSpec, book: TokenBook | None) -> httpx2.Aut
         return None
     # A token is for the server it was given for: an entry that now points elsewhere must not leak it there.
     if sign_in.tokens is None or sign_in.address != spec.url:
+        return None
+    # Nor is it renewed where no sign-in would lead today: one from before that was looked at.
+    renewed_at = None if sign_in.authority is None else httpx2.URL(str(sign_in.authority.token_endpoint))
+    if renewed_at is not None and why_not(renewed_at, server=httpx2.URL(spec.url)) is not None:
         return None
     sign_in.protect()
     return _Bearer(

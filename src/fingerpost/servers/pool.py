@@ -15,7 +15,14 @@ from typing import Any, Self
 import anyio
 from anyio.abc import TaskGroup
 
-from fingerpost.errors import ConfigError, ServerReplyInvalid, ServerUnavailable, ToolTimeout, UnknownServer
+from fingerpost.errors import (
+    ConfigError,
+    ServerReplyInvalid,
+    ServerUnavailable,
+    ToolFailed,
+    ToolTimeout,
+    UnknownServer,
+)
 from fingerpost.events import EventSink
 from fingerpost.records import (
     Json,
@@ -223,20 +230,32 @@ class Servers:
 
         async def ask(connection: Connection, clock: Clock) -> dict[str, Any]:
             assert self._tasks is not None
-            own = supervisor.own_era.of(passage, connection, self._tasks, tools=supervisor.tool_count)
+            era = supervisor.own_era
+            own = era.of(passage, connection, self._tasks, tools=supervisor.tool_count)
             if own is None:
-                return await connection.call(params, passage=passage, on_progress=on_progress, clock=clock)
+                return await on_shared(connection, clock)
             own.users += 1
             try:
-                assert own.connection is not None
-                return await own.connection.call(
-                    params, passage=passage, on_progress=on_progress, clock=clock
-                )
+                theirs = await era.connection(own, passage)
+                if theirs is None:
+                    return await on_shared(connection, clock)
+                return await theirs.call(params, passage=passage, on_progress=on_progress, clock=clock)
             except ServerUnavailable:
                 connection.lifeline.doubt()  # what one connection loses, the other may have lost as well
                 raise
             finally:
                 own.leave()
+
+        async def on_shared(connection: Connection, clock: Clock) -> dict[str, Any]:
+            try:
+                result = await connection.call(params, passage=passage, on_progress=on_progress, clock=clock)
+            except ToolFailed as error:
+                raise supervisor.own_era.in_vain(error, passage, connection) or error from error.__cause__
+            if result.get("isError") is True:
+                why = supervisor.own_era.in_vain(_checked(name, result), passage, connection)
+                if why is not None:
+                    raise why
+            return result
 
         return await self._within(supervisor, tool, ask, timeout=timeout, passage=passage)
 
@@ -262,6 +281,8 @@ class Servers:
             at_work = clock
             if method in (SUBSCRIBE, UNSUBSCRIBE):
                 return await supervisor.watches.ask(connection, method, params, passage)
+            if passage is None and method not in READS:
+                return await connection.fetch(method, params)  # our own: what it says is not about this
             return await connection.ask(method, params, passage=passage, clock=clock)
 
         try:
@@ -295,7 +316,7 @@ class Servers:
             return _checked(name, await self._on_connection(supervisor, ask, clock, passage))
         if clock.loss is not None:
             raise clock.loss
-        message = f"{what} on {name} did not answer within {timeout:g} s"
+        message = f"{what} on {name} did not answer within {round(timeout, 2):g} s"
         raise ToolTimeout(message, server=name, hint=UNKNOWN_OUTCOME)
 
     async def _on_connection(
@@ -321,6 +342,18 @@ class Servers:
             await supervisor.relist(_connected(supervisor))
             return
         raise ToolTimeout(f"{name} did not list its tools within {seconds:g} s", server=name)
+
+    def look_again(self) -> None:
+        """Somebody looks at the tools: lists that may have changed without a word are read behind it."""
+        for supervisor in self._supervisors.values():
+            supervisor.look_again()
+
+    async def look_now(self, *, timeout: float) -> None:
+        """Somebody asks for a tool nobody knows: read such lists now, for as long as they may wait."""
+        with anyio.move_on_after(timeout):
+            async with anyio.create_task_group() as tasks:
+                for supervisor in self._supervisors.values():
+                    tasks.start_soon(supervisor.look_now)
 
     async def probe(self, name: str, *, timeout: float) -> None:
         """Ask for a sign of life, where there is a connection: `latency` tells how long it took."""

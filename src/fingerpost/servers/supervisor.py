@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import cast
 
 import anyio
@@ -39,6 +40,8 @@ logger = logging.getLogger("fingerpost.servers")
 DEBOUNCE_SECONDS = 0.1  # a server that adds ten tools says so ten times
 SUBSCRIBE_SECONDS = 0.5  # a slow subscription does not delay readiness; the list is then read twice
 DROPPED_EVENTS = 100  # of one listing; the status counts them all
+LOOK_NOW_SECONDS = 5.0  # after which a list is read again when something is asked for that is not in it
+SELDOM = 100  # reading a list may take one part in so many of the time
 ANNOUNCED = ("tools", "prompts", "resources")
 
 
@@ -74,6 +77,8 @@ class Supervisor:
         self._stale = anyio.Event()
         self._list_begun = False
         self._listing_lock = anyio.Lock()
+        self._listed_at = -math.inf
+        self._listing_took = 0.0
 
     async def until_settled(self) -> None:
         """Return when the server can be asked, or is known to be down or disabled."""
@@ -184,8 +189,11 @@ class Supervisor:
             self._stale.set()
 
     async def _list(self, connection: Connection) -> Listing:
+        began = anyio.current_time()
         listing = await connection.list_tools()
         await self._shared.study(listing)
+        self._listed_at = anyio.current_time()
+        self._listing_took = self._listed_at - began
         return listing
 
     def _go_up(self, connection: Connection, *, milliseconds: float) -> None:
@@ -235,6 +243,24 @@ class Supervisor:
                 self._stale = anyio.Event()
             self._take(await self._list(connection))
             self._show_listing()
+
+    def look_again(self) -> None:
+        """Somebody looks at the tools: have the list read anew, if it may have changed without a word."""
+        if self._may_have_changed(self._limits.relist_seconds):
+            self._stale.set()
+
+    async def look_now(self) -> None:
+        """Somebody asks for a tool that is not in the list: read it now, if it may be new."""
+        seconds = min(LOOK_NOW_SECONDS, self._limits.relist_seconds)
+        if self._may_have_changed(seconds) and self.connection is not None:
+            with suppress(FingerpostError):
+                await self.relist(self.connection)
+
+    def _may_have_changed(self, seconds: float) -> bool:
+        """A server that says when its list changes is believed; a list that takes long is read seldom."""
+        if self.connection is None or self.connection.announces("tools"):
+            return False
+        return anyio.current_time() - self._listed_at > max(seconds, SELDOM * self._listing_took)
 
     async def _listen(self, connection: Connection, subscribed: anyio.Event) -> None:
         """Hold a subscription open; after every break, subscribe and list again."""

@@ -61,7 +61,7 @@ class Watches:
                 message = f"more than {MOST_WATCHED} resources of {self._server} are watched"
                 raise LimitReached(message, hint="unsubscribe from some of them")
             if not connection.modern:
-                result = await connection.ask(SUBSCRIBE, params, passage=passage)
+                result = await _tell(connection, SUBSCRIBE, params, passage)
             self._counts[uri] = 0
             if connection.modern:
                 await self._acknowledged(uri)
@@ -90,7 +90,7 @@ class Watches:
             return {}
         self._counts.pop(uri, None)
         self._changed.set()
-        return {} if connection.modern else await connection.ask(UNSUBSCRIBE, params, passage=passage)
+        return {} if connection.modern else await _tell(connection, UNSUBSCRIBE, params, passage)
 
     # -- while connected ----------------------------------------------------------------------------
 
@@ -149,3 +149,12 @@ class Watches:
     def _move(self) -> None:
         self._moved.set()
         self._moved = anyio.Event()
+
+
+async def _tell(
+    connection: Connection, method: str, params: JsonObject, passage: Passage | None
+) -> JsonObject:
+    """For this caller; where there is none it is our own, and what the server says then about nobody's."""
+    if passage is None:
+        return await connection.fetch(method, params)
+    return await connection.ask(method, params, passage=passage)

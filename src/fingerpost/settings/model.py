@@ -125,6 +125,9 @@ class LimitSettings(Section):
 
     connect_timeout: float = Field(default=30.0, gt=0, le=600, description="Seconds to connect and list")
     list_pages: int = Field(default=200, ge=1, description="Pages of one tool list")
+    relist_seconds: float = Field(
+        default=30.0, ge=0, le=86_400, description="Age at which an unannounced tool list is read again, s"
+    )
     tools_per_server: int = Field(default=20_000, ge=1, description="Tools of one server")
     definition_bytes: int = Field(default=256 * 1024, ge=1024, description="Size of one tool definition")
     schema_depth: int = Field(default=64, ge=4, le=100, description="Nesting of one tool definition")

@@ -35,7 +35,7 @@ class _Verdict:
     by: str
     reason: str | None
     edited_arguments: str | None
-    grant: Grant | None
+    grants: Sequence[Grant]
     now: datetime
 
 
@@ -92,7 +92,13 @@ class Approvals:
         )
 
     async def last_word(
-        self, call_fingerprint: str, *, conversation: str | None, caller: str | None, since: datetime
+        self,
+        call_fingerprint: str,
+        *,
+        conversation: str | None,
+        caller: str | None,
+        asker: str | None = None,
+        since: datetime,
     ) -> Pending | None:
         """What was decided last, since then, about this very call of this asker."""
         query = (
@@ -103,11 +109,11 @@ class Approvals:
             )
             .order_by(approvals.c.decided_at.desc())
         )
-        asker = (call_fingerprint, conversation, caller)
+        asked = (call_fingerprint, asker or conversation, caller)
 
         def find(connection: Connection) -> Pending | None:
             words = (_pending(row, since) for row in connection.execute(query))
-            return next((word for word in words if _asked(word) == asker), None)
+            return next((word for word in words if _asked(word) == asked), None)
 
         return await self._database.read(find)
 
@@ -119,12 +125,12 @@ class Approvals:
         by: str,
         reason: str | None = None,
         edited_arguments: JsonObject | None = None,
-        grant: Grant | None = None,
+        grants: Sequence[Grant] = (),
         now: datetime | None = None,
     ) -> Pending:
         """Decide a waiting call and return it as it stands: with this decision, an earlier one, or expired.
 
-        `grant` is kept in the same transaction, and only if this decision is the one that stands.
+        `grants` are kept in the same transaction, and only if this decision is the one that stands.
         Look at `decision` of what comes back. Raises `CallError` when no such call ever waited.
         """
         if decision not in (Decision.APPROVED, Decision.REJECTED):
@@ -136,7 +142,7 @@ class Approvals:
             by=by,
             reason=reason,
             edited_arguments=None if edited_arguments is None else write_json(edited_arguments).decode(),
-            grant=grant,
+            grants=grants,
             now=now or utc_now(),
         )
         standing = await self._writer.submit(_decide, verdict)
@@ -168,8 +174,8 @@ def _ask_one(connection: Connection, question: _Question) -> Pending:
 
 
 def _asked(pending: Pending) -> tuple[str, str | None, str | None]:
-    """What was asked for, where and by whom: who asks the same asks again."""
-    return (pending.call_fingerprint, pending.conversation, pending.caller)
+    """What was asked for, where and by whom: who asks the same asks again, an asker in any session."""
+    return (pending.call_fingerprint, pending.asker or pending.conversation, pending.caller)
 
 
 def _waiting(now: datetime) -> Select[Any]:
@@ -225,8 +231,8 @@ def _decide_one(connection: Connection, verdict: _Verdict) -> Pending | None:
             edited_arguments=verdict.edited_arguments,
         )
     )
-    if verdict.grant is not None and decided.rowcount == 1:
-        keep(connection, [verdict.grant])
+    if verdict.grants and decided.rowcount == 1:
+        keep(connection, verdict.grants)
     return _standing(connection, verdict.pending_id, verdict.now)
 
 

@@ -31,6 +31,7 @@ class _Wish:
 
     this_call: str
     this_conversation: str | None
+    this_asker: str | None
     this_operation: str | None
     now: datetime
 
@@ -57,17 +58,20 @@ class Grants:
         *,
         call_fingerprint: str,
         conversation: str | None = None,
+        asker: str | None = None,
         operation: str | None = None,
         now: datetime | None = None,
     ) -> Grant | None:
         """Use a permission for this call and return it, or None when there is none.
 
         A grant for the exact call goes before one for the operation, and what expires first goes first.
-        A one-time grant is gone after this; any other stays until it expires.
+        A grant for the exact call may be bound to an asker in the place of a conversation. A one-time
+        grant is gone after this; any other stays until it expires.
         """
         wish = _Wish(
             this_call=call_fingerprint,
             this_conversation=conversation,
+            this_asker=asker,
             this_operation=operation,
             now=now or utc_now(),
         )
@@ -106,7 +110,7 @@ def _covers() -> ColumnElement[bool]:
     operation = grants.c.operation == bindparam("this_operation")
     exact = and_(
         grants.c.call_fingerprint == bindparam("this_call"),
-        or_(grants.c.conversation.is_(None), conversation),
+        or_(grants.c.conversation.is_(None), conversation, grants.c.conversation == bindparam("this_asker")),
         or_(grants.c.operation.is_(None), operation),
     )
     return or_(exact, and_(grants.c.call_fingerprint.is_(None), conversation, operation))

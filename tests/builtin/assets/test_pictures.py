@@ -185,6 +185,29 @@ def test_any_data_becomes_a_chart_or_is_refused(data: Json, prompt: str):
     texts(as_svg(draw(chart)))
 
 
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({"labels": ["a", "b", "c"], "values": [1]}, "differ in number: 3 and 1"),
+        ({"labels": ["a"], "values": [1, 2]}, "differ in number: 1 and 2"),
+        ({"labels": ["a", "b"], "series": {"x": [1, 2], "y": [1]}}, "differ in number: 2 and 1 of y"),
+        ({"x": [1, 2], "y": [3]}, "differ in number: 2 and 1"),
+        ({"labels": ["a", "b"], "values": [1e308, 1e308]}, "too large"),
+        ({"a": 1, "b": -1e308}, "too large"),
+        ({"a": 1, "b": 10**400}, "too large"),
+        ([["a", "1e308"], ["b", 2]], "too large"),
+    ],
+)
+def test_values_that_cannot_be_drawn_are_named(data: Json, said: str):
+    with pytest.raises(ToolRefused, match=said) as refused:
+        read_chart(data, "")
+    assert refused.value.hint
+
+
+def test_a_gap_is_no_missing_value():
+    assert read_chart({"labels": ["a", "b"], "values": [1, None]}, "").series[0].values == (1.0, None)
+
+
 @given(
     st.dictionaries(
         st.text(st.characters(codec="utf-8"), min_size=1, max_size=40), numbers, min_size=1, max_size=40

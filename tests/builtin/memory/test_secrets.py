@@ -54,9 +54,57 @@ def test_a_named_secret_is_seen(before: str, name: str, sign: str, value: str) -
     assert secret_in(f"{before} {name}{sign}{value} and more") is not None
 
 
+@proves("U9")
 @pytest.mark.parametrize(
     "text",
     [
+        "הסיסמה של הראוטר היא hunter2!",
+        "הסיסמה שלי היא חתול123",
+        "אמרתי לו שהסיסמה היא hunter2",
+        "סיסמת הראוטר היא hunter2",
+        "הקוד של הכספת הוא 4711",
+        "קוד הכניסה לבניין: 4711",
+        "the code of the safe is 4711",
+        "The code for the front door is 12-34-56.",
+        "the garage door code is 9911",
+        "Our alarm's code: 0815",
+        "the combination of my bike lock was 4711",
+        "PIN 4711 for the card",
+        "the code to unlock my phone is 123456, said Dana",
+    ],
+)
+def test_codes_and_hebrew_passwords_are_seen(text: str) -> None:
+    assert secret_in(text) == "a password or code"
+    assert secret_in(f"Remember this: {text}") == "a password or code"
+
+
+@proves("U9")
+@EXAMPLES
+@given(
+    prefix=st.text("הובלכמש", max_size=2),
+    value=st.text("abcdefgh0123456789", min_size=5, max_size=20).filter(lambda text: not text.isalpha()),
+)
+def test_a_password_is_one_behind_any_hebrew_prefix(prefix: str, value: str) -> None:
+    assert secret_in(f"{prefix}סיסמה של הראוטר היא {value}") is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the error code is 404",
+        "the error code of the door is 404",
+        "My zip code is 10115",
+        "the country code is 972",
+        "the area code for my phone is 0301",
+        "the status code for the account is 404",
+        "The code is 300 lines long",
+        "I keep the code in the safe",
+        "My phone says the code is 4711",
+        "the door code is easy to remember",
+        "The door opens at 1200",
+        "pin 1000 notes to the board",
+        "הסיסמה הוחלפה אתמול",
+        "הקוד הוא 300 שורות",
         "I changed my password last week",
         "The password is wrong, says the page",
         "Dana keeps passwords in the safe",

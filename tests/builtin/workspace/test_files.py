@@ -120,7 +120,7 @@ async def test_a_replacement_that_is_not_clear_says_where_it_might_be(house: Hou
         ("one\ntwo\n".encode("utf-16"), "one\n2\nmore\n".encode("utf-16")),
         ("für\ntwo\n".encode("latin-1"), "für\n2\nmore\n".encode("latin-1")),
         (b"one\r\ntwo\nthree\r\n", b"one\r\n2\nmore\nthree\r\n"),
-        (b"one\rtwo\r", b"one\r2\nmore\r"),
+        (b"one\rtwo\r", b"one\r2\rmore\r"),
     ],
 )
 async def test_an_edit_keeps_encoding_mark_and_line_ends(
@@ -218,3 +218,16 @@ async def test_what_decides_about_fingerpost_or_git_is_never_written(house: Hous
         assert "protected" in await hands.refused("rename_file", path=".git", new_path="git")
         await hands.told("create_file", path="sub/profiles/mine.toml", content="x")  # only at the root
     assert not any((folder / ".git" / "hooks").iterdir())
+
+
+@proves("U2")
+async def test_where_lines_end_with_a_lone_return_they_go_on_doing_so(house: House, folder: Path):
+    file = folder / "old.txt"
+    async with house() as hands:
+        for number, expected in ((2, b"one\rZ\rtwo\r"), (0, b"one\rtwo\rZ\r"), (1, b"Z\rone\rtwo\r")):
+            file.write_bytes(b"one\rtwo\r")
+            await hands.told("insert_text", path="old.txt", line=number, content="Z")
+            assert file.read_bytes() == expected
+        await hands.told("append_file", path="old.txt", content="three\n")
+        await hands.told("replace_string", path="old.txt", old_string="one\ntwo", new_string="1\r\n2")
+        assert file.read_bytes() == b"Z\r1\r2\rthree\r"

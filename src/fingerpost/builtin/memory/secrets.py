@@ -10,10 +10,11 @@ from fingerpost.redaction import scrub
 SHORTEST_CARD: Final = 13
 LONGEST_CARD: Final = 19
 
+_PREFIXES: Final = "[הובלכמש]{0,3}"  # the, and, in, to, as, from, that: Hebrew writes them with the word
 _WORDS: Final = (
     r"pass(?:word|wd|phrase|code)?|pwd|pin(?:[ -]?code)?|secret(?:[ _-]?key)?|api[ _-]?key|access[ _-]?key|"
     r"(?:access|auth|api|bearer|refresh)[ _-]?token|cvv2?|cvc2?|otp|passwort|kennwort|mot de passe|"
-    r"contraseña|senha|wachtwoord|סיסמה|סיסמא"
+    rf"contraseña|senha|wachtwoord|{_PREFIXES}סיסמ(?:ה|א|ת|ות|אות)"
 )
 # "the password for the router is hunter2", "PIN: 4711", "api key = …"; between the word and its value a few
 # words may stand, but no end of a sentence.
@@ -22,6 +23,26 @@ _TOLD: Final = re.compile(
     r"(?:(?P<sign>[:=])|(?<!\w)(?:is|was|ist|lautet|est|es|é|הוא|היא)(?!\w))[^\S\n]{0,3}[\"'`]?(?P<value>\S{3,200})",
     re.IGNORECASE,
 )
+# "the code of the safe is 4711": codes are of many kinds, so what it opens must be told beside it.
+_CODE: Final = re.compile(
+    rf"(?<!\w)(?:codes?|combination|{_PREFIXES}קוד)(?!\w)"
+    r"(?P<about>(?:[^\S\n]{1,3}[^\s.:=!?;,]{1,30}){0,6}?)[^\S\n]{0,3}"
+    r"(?:[:=]|(?<!\w)(?:is|was|הוא|היה)(?!\w))[^\S\n]{0,3}[\"'`#]?\d(?:[ -]?\d){2,11}(?![\w-]|\.\d)",
+    re.IGNORECASE,
+)
+_OPENED: Final = re.compile(
+    r"(?:(?:pad)?locks?|locker|lockbox|safe|vault|doors?|alarm|gate|garage|entry|entrance|access|security|"
+    r"building|house|phone|sim|cards?|account|bank|bike|suitcase|unlock|voicemail)(?:['’]s)?"
+    rf"|{_PREFIXES}(?:כספת|דלת|אזעקה|שער|כניסה|בניין|טלפון|כרטיס|חשבון|מנעול|חניה|לוקר)",
+    re.IGNORECASE,
+)
+_OF_ANOTHER_KIND: Final = re.compile(
+    r"area|bar|booking|build|colou?r|country|dial(?:l?ing)?|discount|dress|error|exit|http|model|post(?:al)?|"
+    r"product|qr|response|return|reason|source|status|swift|tax|voucher|zip",
+    re.IGNORECASE,
+)
+_BESIDE: Final = 60  # characters before the word, in which two words are looked for
+_PIN: Final = re.compile(r"(?<!\w)PIN(?:[ -]?code)?[^\S\n]{1,3}#?\d{4,8}(?![\w-]|\.\d)")
 _PLAIN_WORD: Final = re.compile(
     r"^[^\W\d_]{1,40}[\"'`.,;:!?)]{0,3}$"
 )  # "the password is wrong": nobody's secret
@@ -39,12 +60,23 @@ def secret_in(text: str) -> str | None:
         return "a card number"
     if any(_is_value(found) for found in _TOLD.finditer(text)):
         return "a password or code"
+    if _PIN.search(text) or any(_opens_something(found) for found in _CODE.finditer(text)):
+        return "a password or code"
     return None
 
 
 def _is_value(found: re.Match[str]) -> bool:
     """Behind a sign anything is a value; behind "is", only what is no ordinary word."""
     return found["sign"] is not None or _PLAIN_WORD.match(found["value"]) is None
+
+
+def _opens_something(found: re.Match[str]) -> bool:
+    """Whether the words beside a code say what it is for, and that is nothing but a lock of some kind."""
+    text, at = found.string, found.start()
+    before = re.split(r"[.:=!?;,\n]", text[max(0, at - _BESIDE) : at])[-1].split()[-2:]
+    if before and _OF_ANOTHER_KIND.fullmatch(before[-1]):
+        return False
+    return any(_OPENED.fullmatch(word) for word in (*before, *found["about"].split()))
 
 
 def _holds_card(run: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final, cast
 
 from jsonschema.exceptions import ValidationError
@@ -84,9 +85,9 @@ def _missing(plan: Plan, error: ValidationError, place: str) -> Iterator[Paramet
 def _unexpected(plan: Plan, error: ValidationError, place: str) -> Iterator[ParameterError]:
     shape = _shape_of(plan, error)
     given = cast("dict[str, Json]", error.instance)
-    for key in given:
-        if key not in shape.properties:
-            yield unknown_key(shape, place, key)
+    unknown = (key for key in given if key not in shape.properties)
+    for key in islice(unknown, MOST_FAULTS):
+        yield unknown_key(shape, place, key)
 
 
 def _no_branch(plan: Plan, error: ValidationError, place: str) -> ParameterError:

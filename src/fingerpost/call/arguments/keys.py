@@ -23,6 +23,7 @@ from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
 
 MOST_KEYS: Final = 64
+MOST_PAIRS: Final = 4_000  # of a key and a name that are compared in every way
 LONGEST_EVIDENCE: Final = 200
 
 
@@ -35,6 +36,7 @@ class Asked:
     required: frozenset[str]
     topic: frozenset[str]
     fits: Callable[[str, str], bool]  # whether the key's value could be the parameter's
+    spend: Callable[[int], None]  # takes steps for comparing names
 
 
 @frozen
@@ -48,6 +50,8 @@ class Rename:
 
 Likeness = Callable[[Asked, str, str], bool]
 
+_SAME_LETTERS: Final = "the same name in another case or with other separators"
+
 
 def renames(
     asked: Asked, keys: Sequence[str], parameters: Sequence[str], *, slips_too: bool = True
@@ -57,10 +61,14 @@ def renames(
     Without `slips_too` only by meaning: the keys were written for another tool, and written well.
     """
     left, wanted = list(keys[:MOST_KEYS]), list(parameters)
+    asked.spend(len(wanted) // 2)
+    if len(left) * len(wanted) > MOST_PAIRS:
+        return _spelt_otherwise(left, wanted)
     found: list[Rename] = []
     for likeness, reason in (*_BY_MEANING, *(_BY_LETTERS if slips_too else ())):
         if not left or not wanted:
             break
+        asked.spend(len(left) * len(wanted))
         pairs = [(key, name) for key in left for name in wanted if likeness(asked, key, name)]
         for rename in _certain(pairs, reason):
             found.append(rename)
@@ -70,6 +78,15 @@ def renames(
     if slips_too:
         found.extend(_last_pair(asked, left, wanted))
     return tuple(found)
+
+
+def _spelt_otherwise(keys: Sequence[str], parameters: Sequence[str]) -> tuple[Rename, ...]:
+    """Of very many names: those of the same letters, each looked up and not compared."""
+    spelt: dict[str, list[str]] = {}
+    for name in parameters:
+        spelt.setdefault(normal(name), []).append(name)
+    pairs = [(key, name) for key in keys for name in spelt.get(normal(key), ())]
+    return tuple(_certain(pairs, _SAME_LETTERS))
 
 
 def _certain(pairs: list[tuple[str, str]], reason: str) -> Iterator[Rename]:
@@ -199,7 +216,7 @@ def _is_telling(shape: Shape, value: Json) -> bool:
 
 
 _BY_MEANING: Final[tuple[tuple[Likeness, str], ...]] = (
-    (_same_letters, "the same name in another case or with other separators"),
+    (_same_letters, _SAME_LETTERS),
     (_own_words, "the schema's own word for this parameter"),
     (_same_words, "the same name, abbreviated or in the plural"),
     (_synonyms, "a common synonym of this parameter"),

@@ -3,18 +3,24 @@
 A value that fits is never touched. One that does not is read in the way its
 schema asks for, if there is exactly one such way; alternatives (`anyOf`) are
 tried each on its own, and only a single success counts. Every change is
-recorded. The walk is bounded in steps, so that no schema can make it long.
+recorded. The walk spends from the call's effort, so that no schema can make it long.
+Once that is spent every question raises, so nothing is concluded from half an
+answer: the parameter under way stays as it was given, and so do those after it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
-from fingerpost.call.arguments.choices import nearest
+from fingerpost.call.arguments.choices import MOST_CHOICES, nearest
 from fingerpost.call.arguments.conversion import convert
 from fingerpost.call.arguments.dates import Doubt, is_iso, read_date, wants_iso
-from fingerpost.call.arguments.faults import bad_value, join, unknown_key
+from fingerpost.call.arguments.effort import Effort, Spent, comparing, weight
+from fingerpost.call.arguments.faults import MOST_FAULTS, bad_value, join, unknown_key
 from fingerpost.call.arguments.keys import Asked, renames
 from fingerpost.call.arguments.plan import Plan
 from fingerpost.call.arguments.scalars import NOTHING, whole
@@ -22,18 +28,10 @@ from fingerpost.call.arguments.shapes import NO_OBJECT, Extras, Shape
 from fingerpost.call.arguments.values import is_list, is_object, is_of, kept, same
 from fingerpost.records import Json, JsonObject, ParameterError, Repair, RepairKind
 
-MOST_STEPS: Final = 20_000
-MOST_ATTEMPTS: Final = 2_000
+T = TypeVar("T")
+
 DEEPEST: Final = 64
 _PLAIN: Final = frozenset({"type", "title", "description", "default", "examples"})
-
-
-@dataclass(slots=True)
-class Purse:
-    """Steps and trials left, shared by all that happens to one set of arguments."""
-
-    steps: int = MOST_STEPS
-    attempts: int = MOST_ATTEMPTS
 
 
 @dataclass(slots=True)
@@ -41,15 +39,15 @@ class Mending:
     """One walk and what it changed."""
 
     plan: Plan
-    purse: Purse = field(default_factory=Purse)
+    effort: Effort
     depth: int = 0
     repairs: list[Repair] = field(default_factory=list[Repair])
     doubts: list[ParameterError] = field(default_factory=list[ParameterError])
 
     def value(self, source: Json, value: Json, path: str) -> Json:
-        """The value as this part of the schema wants it, or as it was."""
-        self.purse.steps -= 1
-        if self.purse.steps < 0 or self.depth > DEEPEST:
+        """The value as this part of the schema wants it, or as it was. Raises `Spent`."""
+        self.effort.spend(2)
+        if self.depth > DEEPEST:
             return value
         self.depth += 1
         try:
@@ -82,33 +80,46 @@ class Mending:
 
     def entries(self, shape: Shape, given: JsonObject, path: str) -> dict[str, Json]:
         """An object with its keys, then its values, then what is missing put right."""
-        entries = self._renamed(shape, given, path)
+        entries = self.in_full(lambda: self._renamed(shape, given, path), given)
         result: dict[str, Json] = {}
         for key, value in entries.items():
             place = join(path, key)
             if key in shape.properties:
-                self._take(shape, key, value, place, result)
-            elif _is_idle(shape, value, root=not path):
-                self.record(place, RepairKind.REMOVED, value, None, "an unknown parameter without a value")
-            else:
+                taken = self.in_full(partial(self._taken, shape, key, value, place), (value,))
+                result.update((key, each) for each in taken)
+            elif not _is_idle(shape, value, root=not path):
                 result[key] = value
-        self._fill(shape, path, result)
-        self._doubt(shape, path, result)
+            else:
+                self.record(place, RepairKind.REMOVED, value, None, "an unknown parameter without a value")
+        with suppress(Spent):
+            self._fill(shape, path, result)
+            self._doubt(shape, path, result)
         return result
 
-    def _take(self, shape: Shape, key: str, value: Json, place: str, result: dict[str, Json]) -> None:
+    def in_full(self, change: Callable[[], T], otherwise: T) -> T:
+        """A change as a whole, or none of it when the effort is spent on the way."""
+        repairs, doubts = len(self.repairs), len(self.doubts)
+        try:
+            return change()
+        except Spent:
+            del self.repairs[repairs:]
+            del self.doubts[doubts:]
+            return otherwise
+
+    def _taken(self, shape: Shape, key: str, value: Json, place: str) -> tuple[Json, ...]:
+        """The value a parameter gets; nothing when it is better left out."""
         source = shape.properties[key]
         if value is None and not self._fits(source, value):
             if key not in shape.required:
                 self.record(place, RepairKind.REMOVED, value, None, "null for an optional parameter")
-                return
+                return ()
             if self.plan.shapes.of(source).default:
-                return  # filled like any missing one
+                return ()  # filled like any missing one
         mended = self.value(source, value, place)
         if key not in shape.required and _is_nothing(mended) and not self._fits(source, mended):
             self.record(place, RepairKind.REMOVED, value, None, "an empty value for an optional parameter")
-            return
-        result[key] = mended
+            return ()
+        return (mended,)
 
     def _fill(self, shape: Shape, path: str, result: dict[str, Json]) -> None:
         for name in shape.required:
@@ -173,6 +184,7 @@ class Mending:
             required=frozenset(shape.required),
             topic=self.plan.topic,
             fits=fits,
+            spend=self.effort.spend,
         )
 
     def _doubt(self, shape: Shape, path: str, result: dict[str, Json]) -> None:
@@ -185,6 +197,8 @@ class Mending:
         unknown = [key for key in result if key not in shape.properties]
         open_names = [name for name in shape.properties if name not in result] if unknown else []
         for key in unknown:
+            if len(self.doubts) >= MOST_FAULTS:
+                return
             if any(
                 self._would_fit(shape.properties[name], result[key], join(path, name)) for name in open_names
             ):
@@ -212,10 +226,8 @@ class Mending:
         return result
 
     def _attempt(self, source: Json, value: Json, path: str) -> tuple[Json, Mending, bool]:
-        walk = Mending(self.plan, self.purse, self.depth)
-        self.purse.attempts -= 1
-        if self.purse.attempts < 0:
-            return value, walk, False
+        self.effort.spend(1 + weight(value))
+        walk = Mending(self.plan, self.effort, self.depth)
         result = walk.value(source, value, path)
         return result, walk, not walk.doubts and self._fits(source, result)
 
@@ -230,11 +242,12 @@ class Mending:
         shape = self.plan.shapes.of(source)
         if shape.node.keys() <= _PLAIN:
             return is_of(value, shape.types)
-        return self.plan.validation.fits(value, source)
+        return self.plan.validation.fits(value, source, self.effort)
 
     # Values
 
     def _choice(self, shape: Shape, value: Json, path: str) -> Json:
+        self.effort.spend(comparing(value, len(shape.choices)))
         if _is_among(value, shape.choices):
             return value
         if is_list(value) and len(value) == 1 and "array" not in shape.types:
@@ -242,6 +255,7 @@ class Mending:
             if not _is_among(inner, shape.choices):
                 return value
             return self.record(path, RepairKind.WRAPPED, value, inner, "a list of one value")
+        self.effort.spend(2 * min(len(shape.choices), MOST_CHOICES))
         reading = nearest(value, shape.choices)
         return value if reading is None else self.record(path, RepairKind.NEAREST, value, *reading.pair)
 
@@ -259,6 +273,7 @@ class Mending:
 
     def _converted(self, shape: Shape, value: Json, path: str) -> Json:
         """The value as one of the types asked for, when there is one way only."""
+        self.effort.spend(weight(value))
         items = shape.items if is_object(shape.items) else NO_OBJECT
 
         def fits_item(item: Json) -> bool:
@@ -274,7 +289,8 @@ class Mending:
         return found[0][-1].after
 
     def record(self, path: str, kind: RepairKind, before: Json, after: Json, reason: str) -> Json:
-        """Note a change and give back the new value."""
+        """Note a change and give back the new value. Raises `Spent`."""
+        self.effort.spend(2 + weight(before))
         self.repairs.append(
             Repair(path=path, kind=kind, before=kept(path, before), after=kept(path, after), reason=reason)
         )

@@ -1,104 +1,111 @@
 """Which regular expressions of strangers we are willing to run, and on how much text.
 
-Python's engine backtracks: `(a+)+$` on thirty characters takes minutes, and the
-pattern is the server's choice while the text is the model's. So a pattern whose
-repetitions are nested is never run, and any other is run only on as much text
-as its number of repetitions allows. What is not run is not checked: the server
+The pattern is the server's choice and the text the model's, and an engine that
+backtracks (Python's does) can be kept busy for years by thirty characters of each. So
+they are run by RE2, which takes a step for each character and each piece of the pattern
+and never goes back. What it cannot run, or what is too large, is not checked: the server
 will check it itself.
 """
 
 from __future__ import annotations
 
-import re
-from enum import IntEnum
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Final
+from importlib import import_module
+from typing import Any, Final, cast
 
+from fingerpost.call.arguments.ecma import translated
 from fingerpost.frozen import frozen
 
 LONGEST_PATTERN: Final = 500
 LONGEST_TEXT: Final = 100_000
-# Roughly the steps a match may take. Each open repetition multiplies by the length of the text.
+# Pieces of the pattern times bytes of text: a few hundredths of a second at the very worst.
 MOST_STEPS: Final = 10_000_000
-# `{1,8}` is cheap; `{1,100}` backtracks nearly like `+`.
-_SMALL_REPEAT: Final = 8
+# Bytes for one compiled pattern: some two thousand pieces, made in a millisecond.
+MOST_MEMORY: Final = 1 << 16
 
-_ESCAPE_OR_CLASS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
-_TOKEN = re.compile(
-    r"(?P<opens>\()|(?P<closes>\))?(?P<quantifier>[*+]|\{\d+(?:,\d*)?\})|(?P<ends>\))|(?P<choice>\|)"
-)
+
+@frozen(kw_only=False)
+class _Compiled:
+    """A pattern for one kind of text: ASCII or any."""
+
+    search: Callable[[bytes], object]
+    size: int  # its pieces
+    settled: bool  # means the same in every dialect
+    ascii_only: bool
 
 
 @frozen(kw_only=False)
 class Pattern:
-    """A compiled pattern and the longest text it is run on."""
+    """A pattern that can be run, if not on every text."""
 
-    expression: re.Pattern[str]
-    longest: int
+    source: str
+    plain: _Compiled
 
     def refuses(self, text: str) -> bool:
         """Whether the text surely does not match."""
-        return len(text) <= self.longest and self.expression.search(text) is None
+        return self._found(text) is False
+
+    def matches(self, text: str) -> bool:
+        """Whether the text surely matches."""
+        certain = self.plain.settled or (text.isascii() and text.isprintable())
+        return certain and self._found(text) is True
+
+    def cost(self, text: str) -> int:
+        """The steps that running it may take."""
+        return self.plain.size * len(text) if len(text) <= LONGEST_TEXT else 0
+
+    def _found(self, text: str) -> bool | None:
+        """Whether the text matches at the widest; None when that is not found out."""
+        if len(text) > LONGEST_TEXT:
+            return None
+        data = _as_bytes(text)
+        compiled = self._for(text)
+        if data is None or compiled is None or len(data) * compiled.size > MOST_STEPS:
+            return None
+        return compiled.search(data) is not None
+
+    def _for(self, text: str) -> _Compiled | None:
+        if text.isascii():
+            return self.plain
+        return None if self.plain.ascii_only else _compiled(self.source, wide=True)
 
 
 @lru_cache(maxsize=1024)
 def usable(source: str) -> Pattern | None:
-    """The pattern, or None when it is not a pattern to Python or too costly to run at all."""
-    if len(source) > LONGEST_PATTERN:
+    """The pattern, or None when it cannot be run here or would be too large."""
+    plain = _compiled(source, wide=False) if len(source) <= LONGEST_PATTERN else None
+    return None if plain is None else Pattern(source, plain)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(source: str, *, wide: bool) -> _Compiled | None:
+    made = translated(source, wide=wide)
+    if made is None:
         return None
-    repetitions = _repetitions(source)
-    if repetitions is None:
-        return None
+    engine = _engine()
+    options = engine.Options()
+    options.max_mem = MOST_MEMORY
+    options.never_capture = True
+    options.log_errors = False
+    if not wide:
+        options.encoding = engine.Options.Encoding.LATIN1  # a byte is a character: a tenth of the pieces
     try:
-        expression = re.compile(source)
-    except (re.error, OverflowError, RecursionError):
+        compiled = engine.compile(made.text.encode(), options)
+    except engine.error:
         return None
-    exponent = repetitions + (0 if source.startswith("^") else 1)
-    longest = LONGEST_TEXT if exponent == 0 else int(MOST_STEPS ** (1 / exponent))
-    return Pattern(expression, min(longest, LONGEST_TEXT))
+    size = max(1, cast("int", compiled.programsize))
+    return _Compiled(cast("Callable[[bytes], object]", compiled.search), size, made.settled, made.ascii_only)
 
 
-class _Content(IntEnum):
-    """What an open group holds so far: the more, the dearer its repetition."""
-
-    PLAIN = 0
-    CHOICE = 1
-    REPETITION = 2
+def _engine() -> Any:
+    """RE2, loaded for the first pattern there is. It comes without types."""
+    return import_module("re2")
 
 
-def _repetitions(source: str) -> int | None:
-    """How many open repetitions stand side by side; None when one stands within another."""
-    plain = _ESCAPE_OR_CLASS.sub("x", source)
-    if "(?P=" in plain or re.search(r"\\[1-9]", source):
-        return None  # a back-reference: its cost cannot be told by looking
-    count = 0
-    groups: list[_Content] = []
-    for token in _TOKEN.finditer(plain):
-        if token["opens"]:
-            groups.append(_Content.PLAIN)
-            continue
-        inner = groups.pop() if groups and (token["closes"] or token["ends"]) else _Content.PLAIN
-        times = _times(token["quantifier"])
-        if _is_nested(inner, times):
-            return None
-        count += times > _SMALL_REPEAT
-        held = max(inner, _Content.REPETITION if times > _SMALL_REPEAT else _Content.PLAIN)
-        held = max(held, _Content.CHOICE if token["choice"] else _Content.PLAIN)
-        groups[:] = [max(content, held) for content in groups]
-    return count
-
-
-def _is_nested(inner: _Content, times: float) -> bool:
-    if inner is _Content.REPETITION:
-        return times > 1
-    return inner is _Content.CHOICE and times > _SMALL_REPEAT
-
-
-def _times(quantifier: str | None) -> float:
-    """How often a quantifier may repeat what stands before it."""
-    if quantifier is None:
-        return 1
-    if quantifier in ("*", "+"):
-        return float("inf")
-    low, comma, high = quantifier[1:-1].partition(",")
-    return float("inf") if comma and not high else int(high or low)
+def _as_bytes(text: str) -> bytes | None:
+    """The text as RE2 reads it; None for half a character, which has no UTF-8."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return None

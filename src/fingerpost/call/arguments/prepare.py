@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
+from fingerpost.call.arguments.effort import Effort
 from fingerpost.call.arguments.faults import explain
 from fingerpost.call.arguments.mending import Mending
-from fingerpost.call.arguments.plan import Plan, plans
+from fingerpost.call.arguments.plan import MOST_NOTES, Plan, plans
 from fingerpost.call.arguments.prepared import Prepared
 from fingerpost.call.arguments.signature import signature
 from fingerpost.call.arguments.values import excess, plain_object
@@ -31,17 +33,21 @@ def prepare(card: ToolCard, arguments: JsonObject, *, repair: bool = True) -> Pr
     return thoroughly(card, plan, arguments, repair=repair)
 
 
-def thoroughly(card: ToolCard, plan: Plan, arguments: JsonObject, *, repair: bool) -> Prepared:
+def thoroughly(
+    card: ToolCard, plan: Plan, arguments: JsonObject, *, repair: bool, effort: Effort | None = None
+) -> Prepared:
     """The same for arguments that need a closer look."""
     reason = excess(arguments)
     if reason is not None:
         return _refused(card, plan, reason)
-    plan.validation.begin()
+    effort = Effort() if effort is None else effort
     given = plain_object(arguments)
-    walk = Mending(plan)
+    walk = Mending(plan, effort)
     if repair:
         given = _mended(plan, walk, given)
-    errors = explain(plan, plan.validation.errors(given))
+    effort.check()
+    found, complete = plan.validation.errors(given, effort)
+    errors = explain(plan, found)
     named = {error.parameter for error in errors}
     doubts = tuple(doubt for doubt in walk.doubts if doubt.parameter not in named)
     return Prepared(
@@ -49,13 +55,29 @@ def thoroughly(card: ToolCard, plan: Plan, arguments: JsonObject, *, repair: boo
         repairs=tuple(walk.repairs),
         errors=errors + doubts,
         signature=signature(card),
-        notes=plan.notes,
+        notes=(*plan.notes, *_unchecked(effort, complete=complete)),
     )
 
 
+def _unchecked(effort: Effort, *, complete: bool) -> Iterator[str]:
+    """What was not checked, in plain words."""
+    refused = [source for source, pattern in effort.patterns.items() if pattern is None]
+    for source in refused[:MOST_NOTES]:
+        yield f"the pattern {source[:60]} is not matched here: the server will judge"
+    if not complete:
+        yield "not checked further, which would take too long: the server will check it itself"
+
+
 def _mended(plan: Plan, walk: Mending, given: dict[str, Json]) -> dict[str, Json]:
+    """The arguments with all put right that is certain before the effort is spent."""
+    unwrapped = walk.in_full(lambda: _unwrapped(plan, walk, given), given)
+    mended = walk.in_full(lambda: walk.value(plan.schema, unwrapped, ""), unwrapped)
+    return dict(mended) if isinstance(mended, dict) else unwrapped
+
+
+def _unwrapped(plan: Plan, walk: Mending, given: dict[str, Json]) -> dict[str, Json]:
     for _ in range(MOST_WRAPPERS):
-        inner = unwrapped(plan, given)
+        inner = unwrapped(plan, given, walk.effort)
         if inner is None:
             break
         key, found = inner
@@ -67,8 +89,7 @@ def _mended(plan: Plan, walk: Mending, given: dict[str, Json]) -> dict[str, Json
             holder, RepairKind.WRAPPED, given, {holder: given}, "the arguments stood one level too high"
         )
         given = {holder: given}
-    mended = walk.value(plan.schema, given, "")
-    return dict(mended) if isinstance(mended, dict) else given
+    return given
 
 
 def _refused(card: ToolCard, plan: Plan, reason: str) -> Prepared:

@@ -11,8 +11,9 @@ class Prepared:
     """Arguments that fit the tool's schema, or the reasons why they do not.
 
     `repairs` says what was changed on the way; with errors it says how far we got.
-    `notes` names what of the schema could not be checked (a reference to another
-    host, a pattern too costly to match): the server will judge that itself.
+    `notes` names what could not be checked (a reference to another host, a pattern
+    that is not run here, all that comes after too many steps): the server will
+    judge that itself.
     """
 
     arguments: dict[str, Json]

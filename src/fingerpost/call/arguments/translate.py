@@ -8,11 +8,13 @@ home: what `id` 7 means on one server, another one does not know.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from fingerpost.call.arguments.effort import Effort, Spent
 from fingerpost.call.arguments.faults import bad_value
-from fingerpost.call.arguments.keys import renames
+from fingerpost.call.arguments.keys import Rename, renames
 from fingerpost.call.arguments.mending import Mending
 from fingerpost.call.arguments.names import canonical
 from fingerpost.call.arguments.plan import Plan, plans
@@ -57,13 +59,7 @@ def _moved(given: JsonObject, here: Plan, there: Plan) -> tuple[dict[str, str], 
     """Where each argument goes."""
     shape = there.root
     moved = {key: key for key in given if key in shape.properties}
-    asked = Mending(there).asked(shape, given, "")
-    found = renames(
-        replace(asked, topic=here.topic | there.topic),
-        [key for key in given if key not in moved],
-        [name for name in shape.properties if name not in moved],
-        slips_too=False,
-    )
+    found = _renames(given, moved, here, there)
     repairs = [
         _repair(
             each.parameter,
@@ -75,6 +71,20 @@ def _moved(given: JsonObject, here: Plan, there: Plan) -> tuple[dict[str, str], 
         for each in found
     ]
     return moved | {each.key: each.parameter for each in found}, repairs
+
+
+def _renames(given: JsonObject, moved: Mapping[str, str], here: Plan, there: Plan) -> tuple[Rename, ...]:
+    shape = there.root
+    asked = Mending(there, Effort()).asked(shape, given, "")
+    try:
+        return renames(
+            replace(asked, topic=here.topic | there.topic),
+            [key for key in given if key not in moved],
+            [name for name in shape.properties if name not in moved],
+            slips_too=False,
+        )
+    except Spent:
+        return ()
 
 
 def _is_setting(here: Plan, key: str, value: Json) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from fingerpost.call.arguments.effort import Effort
 from fingerpost.call.arguments.names import normal
 from fingerpost.call.arguments.parsing import parsed_object
 from fingerpost.call.arguments.plan import Plan
@@ -35,8 +36,11 @@ _WRAPPERS: Final = frozenset(
 _NAMES: Final = frozenset({"name", "tool", "function", "toolname", "type"})
 
 
-def unwrapped(plan: Plan, arguments: JsonObject) -> tuple[str, dict[str, Json]] | None:
-    """The key and the object within, when the arguments hold the real arguments and nothing else."""
+def unwrapped(plan: Plan, arguments: JsonObject, effort: Effort) -> tuple[str, dict[str, Json]] | None:
+    """The key and the object within, when the arguments hold the real arguments and nothing else.
+
+    Raises `Spent`.
+    """
     known = plan.root.properties
     outer = [key for key in arguments if not _names_tool(plan, key, arguments[key])]
     if len(outer) != 1 or (normal(outer[0]) not in _WRAPPERS and outer[0] not in plan.called):
@@ -47,18 +51,19 @@ def unwrapped(plan: Plan, arguments: JsonObject) -> tuple[str, dict[str, Json]] 
     if found is None:
         return None
     if any(name in known for name in arguments):
-        return (key, dict(found)) if _is_whole_call(plan, arguments, found) else None
+        return (key, dict(found)) if _is_whole_call(plan, arguments, found, effort) else None
     # With nothing inside that the tool knows, the wrapper may be the argument itself, under another name.
     familiar = {normal(name) for name in known}
     takes_nothing = not found and not plan.root.required
     return (key, dict(found)) if takes_nothing or any(normal(name) in familiar for name in found) else None
 
 
-def _is_whole_call(plan: Plan, arguments: JsonObject, found: JsonObject) -> bool:
+def _is_whole_call(plan: Plan, arguments: JsonObject, found: JsonObject, effort: Effort) -> bool:
     """Whether a parameter that happens to be called `params` holds the whole call, not its own value."""
     root = plan.root
     complete = bool(root.required) and all(name in found for name in root.required)
-    return complete and found.keys() <= root.properties.keys() and not plan.validation.accepts(arguments)
+    known = complete and found.keys() <= root.properties.keys()
+    return known and not plan.validation.accepts(arguments, effort)
 
 
 def _names_tool(plan: Plan, key: str, value: Json) -> bool:

@@ -45,10 +45,10 @@ def digest(
     `handle` is where the full result will be kept. It is named in the text, and in
     the digest, only when there is more to fetch than the text says.
     """
-    whole = uncut(result, budget=budget)
+    parts = read_parts(result)
+    whole = _uncut(parts, budget)
     if whole is not None:
         return whole
-    parts = read_parts(result)
     references = tuple(part.reference for part in parts if part.reference is not None)
     prices = [tokens_against(part.text, budget) for part in parts]
     original = sum(prices) + max(0, len(parts) - 1)
@@ -73,7 +73,10 @@ def sentence(result: JsonObject, *, budget: int) -> Digest | None:
 
 def uncut(result: JsonObject, *, budget: int) -> Digest | None:
     """The digest of a result that fits as it is, which most do; None when it has to be cut."""
-    parts = read_parts(result)
+    return _uncut(read_parts(result), budget)
+
+
+def _uncut(parts: Sequence[Part], budget: int) -> Digest | None:
     if any(part.reference is not None for part in parts):
         return None
     original = sum([tokens_against(part.text, budget) for part in parts]) + max(0, len(parts) - 1)

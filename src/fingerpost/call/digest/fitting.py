@@ -15,6 +15,7 @@ from fingerpost.records import CallContext, Digest, Json, JsonObject, ToolCard
 from fingerpost.settings import Settings
 
 LARGE: Final = 100_000  # characters
+MANY: Final = 100  # blocks
 SIZE_OF_A_VALUE: Final = 100  # in characters that take as long to cut: looking at it costs time, too
 
 
@@ -34,10 +35,36 @@ async def fitted(result: JsonObject, card: ToolCard, context: CallContext, setti
 def _is_large(result: JsonObject) -> bool:
     """Whether cutting this result would hold up the event loop. A cheap look, no more."""
     content = result.get("content")
-    parts = content if isinstance(content, list) else []
-    texts = (part.get("text") for part in parts[:100] if isinstance(part, dict))
-    size = sum(len(text) for text in texts if isinstance(text, str))
-    return size > LARGE or len(parts) > 100 or _holds_much(result.get("structuredContent"))
+    parts = content if isinstance(content, list | tuple) else ()
+    return len(parts) > MANY or _holds_much([*map(_read_of, parts), result.get("structuredContent")])
+
+
+def _read_of(part: Json) -> Json:
+    """What of a block becomes text. Bytes are only named, and of a link no more than a line is read."""
+    if not isinstance(part, dict):
+        return part
+    match part.get("type"):
+        case "text":
+            text = part.get("text")
+            return text if isinstance(text, str) else part
+        case "resource_link":
+            return None
+        case "image" | "audio":
+            return None if isinstance(part.get("data"), str) else part
+        case "resource":
+            return _read_of_resource(part)
+        case _:
+            return part  # written out as it is
+
+
+def _read_of_resource(part: JsonObject) -> Json:
+    resource = part.get("resource")
+    if not isinstance(resource, Mapping):
+        return part
+    text = resource.get("text")
+    if isinstance(text, str):
+        return text
+    return None if isinstance(resource.get("blob"), str) else part
 
 
 def _holds_much(value: Json) -> bool:
@@ -45,7 +72,10 @@ def _holds_much(value: Json) -> bool:
     size, todo = 0, [value]
     while todo and size <= LARGE:
         node = todo.pop()
-        size += len(node) if isinstance(node, str) else SIZE_OF_A_VALUE
+        if isinstance(node, str):
+            size += len(node)
+            continue
+        size += SIZE_OF_A_VALUE
         if isinstance(node, Mapping):
             todo.extend(node.values())
         elif isinstance(node, list | tuple):

@@ -82,18 +82,18 @@ def block_bytes(block: JsonObject) -> tuple[str, bytes]:
 
 def _part(number: int, block: JsonObject) -> Part:
     kind = block.get("type")
-    resource = _object(block.get("resource"))
     if kind == "text" and isinstance(text := block.get("text"), str):
         return _text_part(number, text)
+    if kind == "resource_link":
+        return Part(number=number, text=_link(block))
     if kind in ("image", "audio") and isinstance(data := block.get("data"), str):
         return _reference(number, _label(block.get("mimeType")) or str(kind), data)
+    resource = _object(block.get("resource"))
     if kind == "resource" and isinstance(text := resource.get("text"), str):
         return _text_part(number, text)
     if kind == "resource" and isinstance(blob := resource.get("blob"), str):
         name = _label(resource.get("mimeType")) or "binary"
         return _reference(number, name, blob, at=_label(resource.get("uri")))
-    if kind == "resource_link":
-        return Part(number=number, text=_link(block))
     return Part(number=number, text=written(block))
 
 

@@ -20,6 +20,7 @@ from fingerpost.call.execution.clock import loop_time
 from fingerpost.call.execution.door import DurableAppend, ToolDoor
 from fingerpost.call.execution.failure import Failure, cancelled, explain, judge
 from fingerpost.call.execution.journey import Journey, Leg, Try
+from fingerpost.call.execution.shape import as_mcp
 from fingerpost.call.execution.slots import NoSlot, SlotClock, Slots
 from fingerpost.errors import StoreUnavailable, ToolTimeout
 from fingerpost.events import Event
@@ -101,7 +102,7 @@ class Attempts:
         try:
             await self._door.ensure(leg.call.server, timeout=leg.time.remaining)
             await self._announce(journey, leg, attempt)
-            result = await self._send(journey, leg, attempt)
+            result = as_mcp(await self._send(journey, leg, attempt), leg.call)
         except Exception as error:  # noqa: BLE001 - whatever a door does to us is a failed attempt
             failure = explain(error, leg.call, sent=attempt.sent)
             return replace(failure, server_fault=False) if leg.time.is_cut_short else failure
@@ -147,7 +148,7 @@ class Attempts:
             clock.end()
         if clock.loss is not None:
             raise clock.loss
-        message = f"{leg.call.tool} did not answer within {seconds:g} s"
+        message = f"{leg.call.tool} did not answer within {round(seconds, 2):g} s"
         raise ToolTimeout(message, server=leg.call.server, hint=UNKNOWN_OUTCOME)
 
 

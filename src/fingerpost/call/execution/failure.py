@@ -31,6 +31,7 @@ from fingerpost.frozen import frozen
 from fingerpost.records import Call, Effect, ErrorKind, Json, JsonObject, as_valid_text
 from fingerpost.redaction import scrub
 from fingerpost.servers.failures import UNKNOWN_OUTCOME, Forgotten, SessionLost, SignInNeeded
+from fingerpost.servers.in_vain import AskedInVain
 
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
@@ -89,6 +90,11 @@ def _after_sending(error: Exception) -> Failure:
             transient=passes,
             server_fault=passes and not isinstance(error, Forgotten),
         )
+    if isinstance(error, AskedInVain):
+        told = Failure(kind=ErrorKind.EXECUTION_FAILED, detail=detail, answered=True, transient=error.again)
+        if error.result is not None:
+            return replace(told, result=error.result)
+        return replace(told, code=error.code, data=cast("Json", error.data))
     if isinstance(error, ToolFailed):
         kind = _KINDS.get(error.code, ErrorKind.EXECUTION_FAILED)
         data = cast("Json", error.data)

@@ -1,5 +1,9 @@
 """Noticing that a conversation goes round in circles.
 
+A conversation is here one routed request, in which a model calls again and again, or
+the session of a client that calls by itself. Requests of one chat are apart: whoever asks
+the same question twice wants it answered twice.
+
 A step is a call and its result. A loop is the same step again and again, or the
 same few steps in turn (A B A B), with nothing new coming of it. Whoever polls
 is not in a loop while the results change; a tool that only reads may be asked

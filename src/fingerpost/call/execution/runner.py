@@ -166,12 +166,13 @@ class Runner:
     async def execute(self, plan: Plan) -> Execution:
         """Run one plan."""
         _check(plan)
-        conversation = plan.context.conversation or plan.context.packet_id
+        # A model goes round within one request: who asks the same again in another wants it again.
+        talk = plan.context.packet_id or plan.context.conversation
         patience = PASSED_ON_PATIENCE if plan.is_passed_on else 1
         # A further round is the same step, not one more of it; and where there are no sessions, all that
         # a key's holders ask would look like one conversation.
         exempt = plan.continues or plan.has_no_session
-        guarded = conversation if self._flags.loop_guard and not exempt else None
+        guarded = talk if self._flags.loop_guard and not exempt else None
         if guarded is not None:
             reason = self._loops.check(guarded, plan.call, may_insist=plan.is_passed_on)
             if reason is not None:

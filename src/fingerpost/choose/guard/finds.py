@@ -16,7 +16,7 @@ class Invented:
 
     syntax: str  # the family: "hermes", "llama", "react", …; "thought" for thinking aloud
     raw: str  # at most LONGEST_RAW characters of it
-    name: str | None = None  # the key of the real tool it names
+    name: str | None = None  # the key of the real tool it names; of one that is not ours, its name
     arguments: JsonObject | None = None  # as far as they could be read
 
 

@@ -37,6 +37,13 @@ class Names:
                     self._keys[plain] = card.key if same else None
         self._spelled = sorted(self._keys)
 
+    def beside(self, others: Iterable[str]) -> Names:
+        """The same with tools of somebody else's, each known by its name alone, which goes before all."""
+        found = Names(())
+        found._keys = {**self._keys, **{_plain(name): name for name in others if _plain(name)}}
+        found._spelled = sorted(found._keys)
+        return found
+
     def knows(self, written: str) -> bool:
         """Whether a real tool is called so, or nearly so."""
         return any(plain in self._keys for plain in _readings(written))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from fingerpost.choose.guard.finds import LONGEST_RAW, Cleaned, Invented
@@ -23,10 +23,14 @@ _TRAILING: Final = re.compile(rf"[\s{INVISIBLE}]{{0,{_GAP}}}\Z")
 
 
 class Guard:
-    """Takes invented tool syntax out of what models write. Knows the real tools, to tell a call from data."""
+    """Takes invented tool syntax out of what models write. Knows the real tools, to tell a call from data.
 
-    def __init__(self, tools: Iterable[ToolCard] = ()) -> None:
-        self._names = names_of(tools)
+    `others`: the names of tools that are not ours; what calls one of them is found under that name.
+    """
+
+    def __init__(self, tools: Iterable[ToolCard] = (), *, others: Collection[str] = ()) -> None:
+        names = names_of(tools)
+        self._names = names.beside(others) if others else names
 
     def clean(self, text: str, *, about_syntax: bool = False) -> Cleaned:
         """The text without tool syntax, and what that was. `about_syntax`: the request is about such."""

@@ -130,12 +130,14 @@ def _read(journey: Journey, written: Written, cards: tuple[ToolCard, ...], *, na
     """What the reply says, and what is wrong with it."""
     said = replace(written.reply, text=written.text)
     turn = read_turn(said, cards, tools=native, callers=journey.brought.names)
+    if written.is_refusal and not said.tool_calls:
+        return Turn()  # in no form of ours, and none is to be asked for
     for problem in turn.problems:
         journey.tell(ReplyRejected(packet_id=journey.packet.packet_id, purpose="decision", problem=problem))
-    if not turn.calls and not turn.handed and written.call is not None:
-        call = meant(acting.wish_of(written.call), cards)
-        turn = replace(turn, calls=(call,) if isinstance(call, ToolCall) else ())
-    return turn
+    if turn.calls or turn.handed:
+        return turn
+    call = None if written.call is None else meant(acting.wish_of(written.call), cards)
+    return replace(turn, calls=(call,) if isinstance(call, ToolCall) else (), handed=written.handed)
 
 
 def _stop(journey: Journey, written: Written) -> Route:

@@ -19,6 +19,7 @@ def brought_by(asking: Asking, *, prime: str) -> Brought:
         since=asking.get("since", ()),
         parts=asking.get("parts", ()),
         options=asking.get("options", {}),
+        own_terms=asking.get("own_terms", False),
         model=None if model in (None, "", prime) else model,
         history=asking.get("history", ()),
     )

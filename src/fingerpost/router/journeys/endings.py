@@ -9,6 +9,7 @@ from fingerpost.choose.sources import sources_of
 from fingerpost.choose.steps import as_tool_messages
 from fingerpost.errors import FingerpostError, ModelError
 from fingerpost.events import AnswerGiven, BudgetReached, QuestionAsked, RouteEnded
+from fingerpost.llm import ModelReply
 from fingerpost.llm.fields import mapping
 from fingerpost.records import (
     ErrorKind,
@@ -27,6 +28,8 @@ from fingerpost.router.journeys.questions import question_of
 from fingerpost.router.route import Route
 
 NO_MODEL = "no model"
+NO_WORDS = "The model gave no answer in words. Ask again, or ask another model."
+_CALLS = ("tool_calls", "function_call")  # as a reason to end
 
 
 def answered(
@@ -40,7 +43,7 @@ def answered(
 ) -> Route:
     """`finish` is the model's own word for why it ended; a call it could not make is an end like any."""
     route = _over(journey, RouteOutcome.ANSWERED, text, by=by, sources=sources, detail=detail)
-    return route if finish in (None, "tool_calls", "function_call") else replace(route, finish=finish)
+    return route if finish is None or finish in _CALLS else replace(route, finish=finish)
 
 
 def handed_back(journey: Journey, calls: tuple[JsonObject, ...], text: str, *, by: str) -> Route:
@@ -57,6 +60,16 @@ def handed_back(journey: Journey, calls: tuple[JsonObject, ...], text: str, *, b
 def declined(journey: Journey, text: str, *, by: str = NO_MODEL, detail: str = "") -> Route:
     """Nothing was done, and the person is told why."""
     return _over(journey, RouteOutcome.DECLINED, text, by=by, detail=detail)
+
+
+def unanswered(journey: Journey, reply: ModelReply) -> Route:
+    """The model refuses in its own words, or says nothing at all: then the words a person reads are ours."""
+    if reply.refusal:
+        route = _over(journey, RouteOutcome.DECLINED, reply.refusal, by=reply.model)
+    else:
+        route = replace(_over(journey, RouteOutcome.DECLINED, NO_WORDS, by=NO_MODEL), wordless=True)
+    finish = route.finish if reply.finish in _CALLS else reply.finish or route.finish
+    return replace(route, refusal=reply.refusal, finish=finish)
 
 
 def failed(journey: Journey) -> Route:
@@ -188,6 +201,7 @@ def _route(
         pending=pending,
         question=question,
         narrowing=journey.narrowing,
+        left_out=0 if journey.fitted is None else journey.fitted.left_out,
         milliseconds=journey.budget.milliseconds,
         model_milliseconds=spent.milliseconds,
         model_calls=spent.calls,

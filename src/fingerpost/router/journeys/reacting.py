@@ -14,7 +14,7 @@ from fingerpost.router.journeys.agents import is_final, offer, run_calls
 from fingerpost.router.journeys.briefing import brief, guides
 from fingerpost.router.journeys.budget import OutOfBudget
 from fingerpost.router.journeys.journey import Journey
-from fingerpost.router.journeys.writing import cleaned, ended_with, so_far
+from fingerpost.router.journeys.writing import Written, cleaned, ended_with, so_far
 from fingerpost.router.route import Route
 
 MOST_JUNK = 2  # replies in a row that say nothing usable
@@ -45,6 +45,9 @@ async def take_turns(journey: Journey) -> Route:
             written = await cleaned(journey, replace(reply, text=turn.answer))
             journey.say(written.text)
             return ended_with(journey, written)
+        silent = Written(text="", reply=reply)
+        if turn.call is None and not reply.text.strip() and silent.is_refusal:
+            return ended_with(journey, silent)
         if last or junk >= MOST_JUNK:
             return _stop(journey)
         junk, note = (0, "") if turn.call is not None else (junk + 1, turn.problem)

@@ -9,9 +9,11 @@ from typing import Final
 import anyio.to_thread
 
 from fingerpost.choose.answering import AT_THE_CAP, answer_request, direct_request, with_rules
+from fingerpost.choose.brought import called_by_name
 from fingerpost.choose.certain import keyless_answer
-from fingerpost.choose.guard import Guard, Invented
-from fingerpost.choose.single import turn_request
+from fingerpost.choose.definitions import written as written_out
+from fingerpost.choose.guard import Guard, Invented, StreamGuard
+from fingerpost.choose.single import MOST_CALLS, turn_request
 from fingerpost.choose.sources import names_source, sources_line, sources_of
 from fingerpost.choose.turns import read_turn
 from fingerpost.errors import ModelError
@@ -22,9 +24,12 @@ from fingerpost.records import JsonObject, Message, Selection, SystemTask, as_va
 from fingerpost.router.journeys import endings
 from fingerpost.router.journeys.briefing import Briefing, brief
 from fingerpost.router.journeys.journey import Journey
+from fingerpost.router.journeys.trimming import Trimmed
 from fingerpost.router.route import Route
 
-LONGEST_ANSWER: Final = 200_000  # characters; what comes after them is not even looked at
+LONGEST_ANSWER: Final = 4_000_000  # characters, for the sake of memory: what comes after them is cut off
+CUT_SHORT: Final = "length"
+FILTERED: Final = "content_filter"
 _LARGE: Final = 20_000  # characters: looking at more takes a while, so a thread does it
 IN_SHAPE = "Write your answer now, in the format that was asked for. No tool can be called any more."
 PLAINLY = "Your last answer held nothing but tool syntax. Answer in plain words; no tool can be called now."
@@ -38,6 +43,11 @@ class Written:
     reply: ModelReply
     call: Selection | None = None  # a call of a real tool that stood in the text
     handed: tuple[JsonObject, ...] = ()  # calls of the caller's own tools
+
+    @property
+    def is_refusal(self) -> bool:
+        """The model will not answer, or something between it and us did not let it: asking on is no use."""
+        return not self.text and (bool(self.reply.refusal) or self.reply.finish == FILTERED)
 
 
 async def conclude(journey: Journey) -> Route | Selection:
@@ -67,7 +77,7 @@ async def _draft(journey: Journey) -> Route | Written:
     request = _request(journey, told, native=native)
     try:
         written = await _answer(journey, request, native=native)
-        if not written.text and written.call is None and not written.handed:
+        if _held_syntax_alone(written):
             again = replace(request, messages=(*request.messages, _plainly()))
             written = await _answer(journey, again, native=native)
     except ModelError as error:
@@ -84,7 +94,13 @@ async def _answer(journey: Journey, request: ModelRequest, *, native: bool) -> W
     turn = read_turn(said, (), tools=native or is_in_shape(journey, request), callers=journey.brought.names)
     if request.schema is not None and not turn.handed:
         return await spoken(journey, request, replace(written, text=turn.text))
-    return replace(written, text=turn.text, handed=turn.handed)
+    return replace(written, text=turn.text, handed=turn.handed or written.handed)
+
+
+def _held_syntax_alone(written: Written) -> bool:
+    """Whether nothing is left of the reply though something was written."""
+    left = written.text or written.call is not None or written.handed
+    return not left and bool(written.reply.text.strip())
 
 
 def is_in_shape(journey: Journey, request: ModelRequest) -> bool:
@@ -129,14 +145,16 @@ def _request(journey: Journey, told: Briefing, *, native: bool) -> ModelRequest:
 
 def ended_with(journey: Journey, written: Written) -> Route:
     """The journey's end with this text, its sources named; or with the calls of the caller's tools."""
+    return replace(_ended_with(journey, written), reasoning=written.reply.reasoning)
+
+
+def _ended_with(journey: Journey, written: Written) -> Route:
     if written.handed:
         return endings.handed_back(journey, written.handed, written.text, by=written.reply.model)
     good = journey.packet.tool_routing.worked
     text = written.text
     if not text:
-        return endings.declined(
-            journey, "The model gave no answer in words. Ask again, or ask another model."
-        )
+        return endings.unanswered(journey, written.reply)
     if good and not journey.brought.is_shaped and not names_source(text, good):
         line = sources_line(good, language=language_of(journey))
         journey.say(f"\n\n{line}")
@@ -151,27 +169,25 @@ async def write(
     """Have the prime model write, with the guard between it and everybody else."""
     if quiet or not journey.streams:
         return await cleaned(journey, await journey.asks(Role.PRIME, purpose)(request))
-    if not _is_guarded(journey):
-        reply = await journey.asks(Role.PRIME, purpose, on_text=journey.say)(request)
-        return Written(text=_bounded(reply.text).strip(), reply=reply)
-    guard, about = _guard(journey)
-    stream = guard.stream(about_syntax=about)
+    stream = _stream_guard(journey) if _is_guarded(journey) else None
     shown: list[str] = []
+    say = Trimmed(journey.say)
     read = 0
 
     def pass_on(piece: str) -> None:
         if piece:
             shown.append(piece)
-            journey.say(as_valid_text(piece))
+            say(as_valid_text(piece))
 
     def take(piece: str) -> None:
         nonlocal read
         piece = piece[: max(0, LONGEST_ANSWER - read)]
         read += len(piece)
-        pass_on(stream.feed(piece))
+        pass_on(piece if stream is None else stream.feed(piece))
 
-    ask = journey.asks(Role.PRIME, purpose, on_text=take)
-    reply = await ask(request)
+    reply = _bounded(await journey.asks(Role.PRIME, purpose, on_text=take)(request))
+    if stream is None:
+        return Written(text=reply.text.strip(), reply=reply)
     pass_on(stream.end())
     return _written(journey, as_valid_text("".join(shown)), stream.stopped, reply)
 
@@ -183,34 +199,51 @@ def _is_guarded(journey: Journey) -> bool:
 
 def _guard(journey: Journey) -> tuple[Guard, bool]:
     """What knows tool syntax, and whether the request is about such syntax: then it may be shown."""
-    guard = Guard(journey.house.snapshot().cards)
+    guard = Guard(journey.house.snapshot().cards, others=journey.brought.names)
     return guard, guard.is_about_syntax(journey.packet.content.original_prompt)
 
 
-def _bounded(text: str) -> str:
-    return as_valid_text(text[:LONGEST_ANSWER])
+def _stream_guard(journey: Journey) -> StreamGuard:
+    guard, about = _guard(journey)
+    return guard.stream(about_syntax=about)
+
+
+def _bounded(reply: ModelReply) -> ModelReply:
+    """The reply as far as it is kept. One that was cut off here says so, like one cut off elsewhere."""
+    whole = len(reply.text) <= LONGEST_ANSWER
+    text = as_valid_text(reply.text[:LONGEST_ANSWER])
+    return replace(reply, text=text, finish=reply.finish if whole else CUT_SHORT)
 
 
 async def cleaned(journey: Journey, reply: ModelReply) -> Written:
     """The reply without invented tool syntax."""
-    said = _bounded(reply.text)
+    reply = _bounded(reply)
     if not _is_guarded(journey):
-        return Written(text=said.strip(), reply=reply)
+        return Written(text=reply.text.strip(), reply=reply)
     guard, about = _guard(journey)
-    look = partial(guard.clean, said, about_syntax=about)
-    found = await anyio.to_thread.run_sync(look) if len(said) > _LARGE else look()
+    look = partial(guard.clean, reply.text, about_syntax=about)
+    found = await anyio.to_thread.run_sync(look) if len(reply.text) > _LARGE else look()
     return _written(journey, found.text, found.stopped, reply)
 
 
 def _written(journey: Journey, text: str, stopped: tuple[Invented, ...], reply: ModelReply) -> Written:
-    call = next((_selection(one) for one in stopped if one.name and one.arguments is not None), None)
+    theirs = journey.brought.names
+    real = [one for one in stopped if one.name and one.arguments is not None]
+    call = next((_selection(one) for one in real if one.name not in theirs), None)
+    wanted = () if journey.brought.wants_text else theirs
+    handed = tuple(_handed(one) for one in real if one.name in wanted)[:MOST_CALLS]
     for syntax in dict.fromkeys(one.syntax for one in stopped):
         count = sum(one.syntax == syntax for one in stopped)
-        rerouted = call.tool if call is not None else None
+        rerouted = call.tool if call is not None else real[0].name if real else None
         journey.tell(
             SyntaxStopped(packet_id=journey.packet.packet_id, syntax=syntax, count=count, rerouted=rerouted)
         )
-    return Written(text=text.strip(), reply=reply, call=call)
+    return Written(text=text.strip(), reply=reply, call=call, handed=handed)
+
+
+def _handed(one: Invented) -> JsonObject:
+    assert one.name is not None
+    return called_by_name(one.name, written_out(one.arguments or {}))
 
 
 def _selection(one: Invented) -> Selection:

@@ -2,12 +2,14 @@
 
 A program or a chat client that holds the request goes on by itself; whoever comes second
 finds it done. A request goes on within the bounds of whoever asked it, not of the person
-who approved.
+who approved. One that was asked on its caller's own terms (a model, options, tools) is left to
+that caller, because the terms are kept nowhere: they come again with the next message.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from anyio.abc import TaskGroup
 
@@ -21,6 +23,10 @@ from fingerpost.surfaces.web.reach import Reach, reach_of
 log = logging.getLogger("fingerpost.api")
 
 _NO_REQUEST = "The call belongs to no request: its client makes it again, and then it runs."
+_THEIRS = (
+    "The program that asked goes on with it: at once where it still waits, else when it next sends a message "
+    "(within {seconds:.0f} s of an approval; later it has to ask again)."
+)
 _NOT_KNOWN = "Whoever asked for it may not any more: its key does not hold."
 
 
@@ -36,7 +42,10 @@ class Resuming:
         """Go on with the request of this call. None: it goes on; else why it does not."""
         if pending.packet_id is None:
             return _NO_REQUEST
-        reach = await self._reach(pending, pending.packet_id)
+        begun = await self._begun(pending.packet_id)
+        if any(event.own_terms for event in begun):
+            return _THEIRS.format(seconds=self._router.settings.call.grant_seconds)
+        reach = await self._reach(pending, begun)
         if reach is None:
             return _NOT_KNOWN
         if pending.packet_id not in self._under_way:
@@ -56,15 +65,18 @@ class Resuming:
         finally:
             self._under_way.discard(packet_id)
 
-    async def _reach(self, pending: Pending, packet_id: str) -> Reach | None:
+    async def _begun(self, packet_id: str) -> list[RouteBegan]:
+        """How the request set out, and each time somebody went on with it."""
+        entries = await self._router.store.journal.events(packet_id=packet_id, kinds=(RouteBegan.kind,))
+        return [entry.event for entry in entries if isinstance(entry.event, RouteBegan)]
+
+    async def _reach(self, pending: Pending, begun: Sequence[RouteBegan]) -> Reach | None:
         """The bounds of whoever asked; None where they may not ask any more."""
         caller = await self._caller(pending.caller)
         if caller is None:
             return None
-        begun = await self._router.store.journal.events(packet_id=packet_id, kinds=(RouteBegan.kind,))
-        profiles = [entry.event.profile for entry in begun if isinstance(entry.event, RouteBegan)]
         try:
-            return reach_of(caller, profiles[-1] if profiles else None, self._router.profiles)
+            return reach_of(caller, begun[-1].profile if begun else None, self._router.profiles)
         except Fault:
             return None
 

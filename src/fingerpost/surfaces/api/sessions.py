@@ -76,10 +76,6 @@ class Sessions:
             return None
         return held
 
-    def has_seen(self, token: str) -> bool:
-        """Whether the cookie was a good one when it came last; it may not be any more."""
-        return _mark(token) in self._seen
-
     async def find(self, token: str) -> Held | None:
         """The session of this cookie, if it and its key hold now."""
         if len(token) != _LENGTH or not token.isascii():

@@ -63,7 +63,13 @@ def verify(config: Path | None, servers: Path | None, as_json: bool) -> int:
 
 
 @audit.command()
-@click.option("--limit", default=50, show_default=True, help="How many of the newest rows.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    help="How many of the newest rows.",
+)
 @house_options
 def show(limit: int, config: Path | None, servers: Path | None, as_json: bool) -> int:
     """Show the newest rows of the trail.

@@ -171,14 +171,14 @@ def _bad(chat: Chat, tool: str) -> None:
 
 
 def _say(chat: Chat, verdict: str, should_have: str | None) -> None:
-    from fingerpost.surfaces.cli.feedback import told
+    from fingerpost.surfaces.cli.feedback import kept
 
     if chat.last is None:
         note("Nothing was asked yet.")
         return
     router, packet_id = chat.stage.router, chat.last.packet_id
     said = chat.stage.run(lambda _: router.feedback(packet_id, verdict, by=chat.by, should_have=should_have))
-    print_lines(told(said, counts=router.settings.flags.learn_from_feedback))
+    print_lines(chat.stage.run(lambda _: kept(router, said)))
 
 
 def _new(chat: Chat, _: str) -> None:

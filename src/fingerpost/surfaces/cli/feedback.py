@@ -9,6 +9,8 @@ import click
 from fingerpost.surfaces.cli.options import house_options, wait_option
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fingerpost.records import Feedback
     from fingerpost.router import Router
 
@@ -58,7 +60,7 @@ def feedback(words: tuple[str, ...], **options: Any) -> int:
                 should_have=options["should_have_used"],
                 comment=options["comment"],
             )
-            _show(router, said, as_json=options["as_json"])
+            await _show(router, said, as_json=options["as_json"])
             return 0
 
     return run(work)
@@ -74,28 +76,43 @@ def _meant(words: tuple[str, ...], *, last: bool) -> tuple[str | None, str]:
     return (None if last else words[0]), words[-1]
 
 
-def _show(router: Router, said: Feedback, *, as_json: bool) -> None:
+async def _show(router: Router, said: Feedback, *, as_json: bool) -> None:
     from fingerpost.records.codec import to_plain
     from fingerpost.surfaces.cli.screen import print_json, print_lines
 
     if as_json:
         print_json(to_plain(said))
         return
-    print_lines(told(said, counts=router.settings.flags.learn_from_feedback))
+    print_lines(await kept(router, said))
 
 
-def told(said: Feedback, *, counts: bool) -> list[str]:
-    """What was kept, and whether it counts."""
+async def kept(router: Router, said: Feedback) -> list[str]:
+    """The lines that say what was kept."""
+    used = await router.learning.used(said.packet_id)
+    return told(said, used=used, counts=router.settings.flags.learn_from_feedback)
+
+
+def told(said: Feedback, *, used: Sequence[str], counts: bool) -> list[str]:
+    """What was kept of a request that used these tools, and whether it counts."""
     from fingerpost.surfaces.cli.screen import plain
 
     about = f" of {plain(said.tool)}" if said.tool else ""
     right = f"; should have used {plain(said.should_have)}" if said.should_have else ""
     lines = [f"kept: {said.verdict.value}{about}{right}"]
     if said.tool is None and said.should_have is None:
-        lines.append("Several tools were used, so it speaks of none in particular; name one to say which.")
+        lines.append(_of_none(said.verdict.value, used))
     if not counts:
         lines.append(
             "It is kept and does not count yet: flags.learn_from_feedback is off. "
             "`fingerpost eval own --compare` says whether it would help."
         )
     return lines
+
+
+def _of_none(verdict: str, used: Sequence[str]) -> str:
+    """Why it speaks of no tool."""
+    if used:
+        return "Several tools were used, so it speaks of none in particular; name one to say which."
+    if verdict == "good":
+        return "No tool was used, and that was right: it speaks of no tool."
+    return "No tool was used, so it speaks of none; say which one it should have used, if there is one."

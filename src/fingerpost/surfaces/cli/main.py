@@ -132,7 +132,9 @@ def fingerpost() -> None:
 def main() -> None:
     """Run the command; whatever goes wrong becomes one message and an exit code."""
     from fingerpost.surfaces.cli.outcome import guarded
+    from fingerpost.surfaces.cli.streams import make_usable
 
+    make_usable()
     # Loading what serves makes more than a hundred thousand objects that all stay: looking through them again
     # and again for garbage, as Python does after every 700, takes a twentieth of the start.
     gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])

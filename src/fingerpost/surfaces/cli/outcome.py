@@ -10,12 +10,15 @@ A person sees what happened and what to do; `FINGERPOST_DEBUG=1` adds the traceb
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+from typing import Final
 
 import click
 
 from fingerpost.errors import ConfigError, FingerpostError
+from fingerpost.surfaces.cli.streams import be_silent, go_nowhere
 
 FINE = 0
 FOUND_WRONG = 1
@@ -23,12 +26,15 @@ MISUSED = 2
 FAILED = 3
 BUG = 70
 INTERRUPTED = 130
+# A full disk, a used-up quota, a file that may not grow, a device that fails: nothing a person can report.
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def guarded(command: click.Command) -> int:
     """Run `command` and answer with its exit code."""
     try:
         result: object = command.main(prog_name="fingerpost", standalone_mode=False)
+        sys.stdout.flush()  # what cannot be written is to be known here, not when Python ends
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except click.ClickException as misuse:
@@ -65,6 +71,11 @@ def _explain(error: BaseException) -> int:
         if error.hint:
             _say(click.style("  fix: ", fg="green") + error.hint)
         return MISUSED if isinstance(error, ConfigError) else FAILED
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        go_nowhere()
+        _say(click.style("error: ", fg="red", bold=True) + f"this cannot be written: {error.strerror}")
+        _say(click.style("  fix: ", fg="green") + "Make room where it goes, or send it somewhere else.")
+        return FAILED
     _say(click.style("This is a bug in Fingerpost: ", fg="red", bold=True) + f"{type(error).__name__}")
     _say("Run the same command with FINGERPOST_DEBUG=1 and report what it prints.")
     return BUG
@@ -73,7 +84,10 @@ def _explain(error: BaseException) -> int:
 def _say(line: str) -> None:
     from fingerpost.redaction import scrub
 
-    click.echo(scrub(line), err=True)
+    try:
+        click.echo(scrub(line), err=True)
+    except OSError:  # there is no room for that either
+        be_silent()
 
 
 def _show_traceback(error: BaseException) -> None:
@@ -87,5 +101,5 @@ def _show_traceback(error: BaseException) -> None:
 
 def _pipe_closed() -> int:
     """`fingerpost tools | head`: the reader left; say nothing, also not at exit."""
-    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - must outlive this function
+    go_nowhere()
     return FINE

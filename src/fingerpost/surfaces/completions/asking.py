@@ -62,6 +62,7 @@ def asking_for(turn: Turn, talk: Talk, router: Router) -> Asking:
         dry_run=bool(manner.dry_run),
         model=turn.model,
         since=talk.since,
+        own_terms=True,
     )
     if question.options:
         asking["options"] = question.options
@@ -71,6 +72,14 @@ def asking_for(turn: Turn, talk: Talk, router: Router) -> Asking:
         asking["caller_tools"] = question.tools
     if question.tool_choice is not None:
         asking["tool_choice"] = question.tool_choice
+    return asking
+
+
+def going_on(asking: Asking) -> Asking:
+    """The same for a request that is known already: what stood around its words is not told again."""
+    asking = asking.copy()
+    for name in ("history", "since", "parts"):
+        asking.pop(name, None)
     return asking
 
 

@@ -18,6 +18,10 @@ from fingerpost.surfaces.web.asgi import Fault
 def whole(ended: Ended, question: Question, *, extension: bool) -> JsonObject:
     """A `chat.completion`."""
     message: dict[str, Json] = {"role": "assistant", "content": ended.text, "refusal": None}
+    if ended.refusal:
+        message["content"], message["refusal"] = None, ended.refusal
+    if ended.reasoning:
+        message["reasoning_content"] = ended.reasoning
     if ended.route.tool_calls:
         message["content"] = ended.text or None
         message["tool_calls"] = list(ended.route.tool_calls)
@@ -83,8 +87,12 @@ class ChatStream:
         """Everything that is left to say."""
         if self._id == "chatcmpl-":  # a request that was gone on with had its id before
             await self.began(ended.route.packet_id)
+        if ended.reasoning:  # only now it is known which turn was the answer
+            await self._delta({"reasoning_content": ended.reasoning})
         if rest := rest_of(ended.text, "".join(self._said)):
             await self.text(rest)
+        if ended.refusal:
+            await self._delta({"refusal": ended.refusal})
         if calls := ended.route.tool_calls:
             await self._delta({"tool_calls": [{"index": at, **call} for at, call in enumerate(calls)]})
         last = self._chunk([_choice({}, ended.finish)])

@@ -30,6 +30,8 @@ def extension_of(ended: Ended) -> JsonObject:
         "milliseconds": round(ended.milliseconds, 1),
         "model_milliseconds": round(ended.model_milliseconds, 1),
     }
+    if route.left_out:
+        told["shortened"] = {"messages_left_out": route.left_out}
     if ended.approve_at is not None and route.pending is not None:
         told["pending_id"] = route.pending.pending_id
         told["approve_at"] = ended.approve_at

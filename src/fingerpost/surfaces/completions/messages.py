@@ -28,6 +28,11 @@ class Talk:
     def messages(self) -> tuple[Message, ...]:
         return (*self.history, self.request, *self.since)
 
+    @property
+    def is_bare(self) -> bool:
+        """Nothing was said before, as far as is told."""
+        return not self.since and all(message.role in ("system", "developer") for message in self.history)
+
 
 def read_messages(value: object) -> tuple[Message, ...]:
     """Messages as the chat API has them. Raises `ApiFault` that names the one that is wrong."""

@@ -17,7 +17,8 @@ from fingerpost.router import AnswerPiece, Asking, Route, Router
 from fingerpost.router.route import StreamItem
 from fingerpost.router.router import FIRST_CONNECT_S
 from fingerpost.surfaces.completions import approvals
-from fingerpost.surfaces.completions.asking import Turn, asking_for
+from fingerpost.surfaces.completions.asking import Turn, asking_for, going_on
+from fingerpost.surfaces.completions.awaited import Awaited
 from fingerpost.surfaces.completions.faults import ApiFault, fault_of
 from fingerpost.surfaces.completions.hidden import Hidden
 from fingerpost.surfaces.completions.messages import Talk
@@ -50,6 +51,8 @@ class Ended:
     route: Route
     text: str  # what the caller reads
     finish: str
+    refusal: str = ""  # in place of the text
+    reasoning: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     milliseconds: float = 0.0
@@ -65,6 +68,7 @@ class Turns:
         self._router = router
         self._address = (router.settings.gateway.public_url or address).rstrip("/")
         self._hidden = Hidden(router.store)
+        self._awaited = Awaited(router.store)
         self._waits_until = time.monotonic() + FIRST_CONNECT_S
         self._settled = False
 
@@ -76,6 +80,7 @@ class Turns:
         except FingerpostError as error:
             raise fault_of(error) from error
         route = routes[-1]
+        await self._remember(turn, routes)
         if (fault := _failure(route)) is not None:
             raise fault
         if route.hidden and route.tool_calls:
@@ -86,14 +91,17 @@ class Turns:
         await self._ready()
         talk, waiting = await self._waiting(turn)
         await self._check_server(turn)
-        asking = asking_for(turn, talk, self._router)
-        asking["since"] = await self._hidden.restored(_whose(turn), talk.since)
+        if talk is None:
+            asking = going_on(asking_for(turn, turn.question.talk, self._router))
+        else:
+            asking = asking_for(turn, talk, self._router)
+            asking["since"] = await self._hidden.restored(_whose(turn), talk.since)
         if waiting is not None and waiting.packet_id is not None:
             if listener is not None:
                 await listener.began(waiting.packet_id)
             route = await self._resumed(waiting.pending_id, asking, listener)
         else:
-            route = await self._routed(talk.request.text, asking, listener)
+            route = await self._routed(turn.question.talk.request.text, asking, listener)
         routes = [route]
         until = time.monotonic() + self._router.settings.completions.approval_seconds
         while route.outcome is RouteOutcome.WAITING and route.pending is not None:
@@ -167,13 +175,16 @@ class Turns:
 
     # -- a person's word ----------------------------------------------------------------------------
 
-    async def _waiting(self, turn: Turn) -> tuple[Talk, Pending | None]:
+    async def _waiting(self, turn: Turn) -> tuple[Talk | None, Pending | None]:
         """The call this turn is about, asked for by id or spoken of in the last answer, and its request.
 
-        Only a call of the same caller's: for anybody else there is none.
+        Only a call of the same caller's: for anybody else there is none. No talk: it is not told again,
+        and what the journal has of it counts.
         """
         asked = turn.manner.resume
         talk, noted = approvals.before_note(turn.question.talk)
+        if asked is None and noted is None and (decided := await self._decided_before(turn)) is not None:
+            return None, decided
         named = asked or noted
         pending = None if named is None else await self._router.store.approvals.get(named)
         if pending is not None and pending.caller == turn.principal.name and pending.packet_id is not None:
@@ -183,6 +194,36 @@ class Turns:
         raise ApiFault(
             404, f"Nothing of yours waits as {asked[:60]!r}.", param="fingerpost.resume", code="not_found"
         )
+
+    async def _decided_before(self, turn: Turn) -> Pending | None:
+        """What was decided about since the last answer, where a caller sends nothing but what is new.
+
+        While it waits, what they say is a request of its own: a name may be given to more than one chat.
+        """
+        if turn.manner.conversation is None or not turn.question.talk.is_bare:
+            return None
+        named = await self._awaited.by(_whose(turn))
+        pending = None if named is None else await self._router.store.approvals.get(named)
+        if pending is None or pending.caller != turn.principal.name or pending.packet_id is None:
+            return None
+        return pending if pending.decision in (Decision.APPROVED, Decision.REJECTED) else None
+
+    async def _remember(self, turn: Turn, routes: Sequence[Route]) -> None:
+        """Which call the conversation waits for now, where it has a name it can be known by."""
+        route = routes[-1]
+        if turn.manner.conversation is None:
+            return
+        if route.outcome is RouteOutcome.WAITING and route.pending is not None:
+            await self._awaited.keep(_whose(turn), route.pending.pending_id)
+        elif (named := await self._awaited.by(_whose(turn))) is not None and await self._is_over(
+            named, route
+        ):
+            await self._awaited.forget(_whose(turn))
+
+    async def _is_over(self, pending_id: str, route: Route) -> bool:
+        """Whether this route is what came of that call."""
+        pending = await self._router.store.approvals.get(pending_id)
+        return pending is None or pending.packet_id == route.packet_id
 
     async def _decided(self, pending: Pending, seconds: float, listener: Listener | None) -> bool:
         if pending.decision is not Decision.WAITING:
@@ -201,8 +242,10 @@ class Turns:
         waiting = route.pending if route.outcome is RouteOutcome.WAITING else None
         return Ended(
             route=route,
-            text=route.answer if waiting is None else approvals.note_for(waiting, self._address),
+            text=_text(route) if waiting is None else approvals.note_for(waiting, self._address),
             finish=_finish(route),
+            refusal=route.refusal,
+            reasoning=route.reasoning,
             prompt_tokens=sum(part.prompt_tokens for part in routes),
             completion_tokens=sum(part.completion_tokens for part in routes),
             milliseconds=milliseconds,
@@ -226,12 +269,18 @@ def _whose(turn: Turn) -> str:
     return f"{turn.principal.name}\n{turn.conversation}"
 
 
+def _text(route: Route) -> str:
+    """The answer as the model wrote it: where it wrote none, words of ours would be a surprise."""
+    return "" if route.refusal or route.wordless else route.answer
+
+
 def _finish(route: Route) -> str:
     if route.outcome is RouteOutcome.HANDED_BACK:
         return "tool_calls"
     if route.outcome is RouteOutcome.LIMITED:
         return "length"
-    return route.finish if route.outcome is RouteOutcome.ANSWERED and route.finish != "tool_calls" else "stop"
+    models_own = route.outcome is RouteOutcome.ANSWERED or route.refusal or route.wordless
+    return route.finish if models_own and route.finish != "tool_calls" else "stop"
 
 
 def _failure(route: Route) -> ApiFault | None:

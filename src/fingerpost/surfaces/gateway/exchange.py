@@ -60,7 +60,12 @@ class ClientRequest:
     @property
     def caller_key(self) -> str:
         """The same for all requests of one session, or of one principal where there are no sessions."""
-        return self.session or f"{self.principal.kind}:{self.principal.name}"
+        return self.session or self.principal_key
+
+    @property
+    def principal_key(self) -> str:
+        """The same for all requests of one principal, in whatever session."""
+        return f"{self.principal.kind}:{self.principal.name}"
 
 
 class Exchange(Protocol):

@@ -29,6 +29,7 @@ HOW: Final = (
     'Give data as {"labels": ["a", "b"], "values": [3, 5]}, as {"a": 3, "b": 5}, '
     'as [{"x": 1, "y": 2}, …], or as text such as "a: 3, b: 5".'
 )
+TOO_LARGE: Final = 1e300  # sums and scales of such values would be infinite
 _SAID: Final = ("type", "title", "x_label", "y_label")
 _NUMBER: Final = re.compile(
     r"^\s*[-+]?[$€£]?\s*[-+]?(\d[\d,_ ]*\.?\d*|\.\d+)(e[-+]?\d+)?\s*%?\s*$", re.IGNORECASE
@@ -134,7 +135,9 @@ def _of_mapping(data: JsonObject, depth: int) -> Chart | None:
     if labels is None and isinstance(data.get("x"), list) and isinstance(data.get("y"), list):
         labels, values = data["x"], data["y"]
     if isinstance(labels, list | tuple):
-        return _labelled(labels, [("", values)] if series is None else _named(series))
+        named = [("", values)] if series is None else _named(series)
+        _check_number(labels, named)
+        return _labelled(labels, named)
     if isinstance(series, list | tuple | Mapping):
         named = _named(series)
         longest = max((len(found) for _, found in named if isinstance(found, list | tuple)), default=0)
@@ -147,6 +150,15 @@ def _of_mapping(data: JsonObject, depth: int) -> Chart | None:
     if data and all(isinstance(value, list | tuple) for value in data.values()):
         return _shown({"series": data}, depth + 1) if depth < 2 else None
     return _of_rows([[key, value] for key, value in data.items()])
+
+
+def _check_number(labels: Sequence[Json], series: Iterable[tuple[str, Json]]) -> None:
+    """Whose is a value where there are more or fewer than labels? Raises `ToolRefused`."""
+    for name, values in series:
+        if isinstance(values, list | tuple) and len(values) != len(labels):
+            of = f" of {_text(name)}" if name else ""
+            message = f"Labels and values differ in number: {len(labels)} and {len(values)}{of}."
+            raise ToolRefused(message, hint="Give one value for each label; null where there is none.")
 
 
 def _of_groups(groups: Mapping[str, JsonObject]) -> Chart | None:
@@ -175,7 +187,7 @@ def _labelled(labels: Sequence[Json], series: Iterable[tuple[str, Json]]) -> Cha
     for name, values in series:
         if not isinstance(values, list | tuple):
             return None
-        numbers = [_number(value) for value in values][: len(labels)]
+        numbers = [_value(value) for value in values][: len(labels)]
         numbers += [None] * (len(labels) - len(numbers))
         made.append(Series(name=_text(name), values=tuple(numbers)))
     return _chart([_text(label) for label in labels], made)
@@ -215,7 +227,7 @@ def _table(names: Sequence[str], rows: Sequence[Sequence[Json]]) -> Chart | None
     labels = [_text(row[0]) for row in rows]
     series: list[Series] = []
     for at, name in enumerate(names[1:], 1):
-        values = tuple(_number(row[at]) for row in rows)
+        values = tuple(_value(row[at]) for row in rows)
         if any(value is not None for value in values):
             series.append(Series(name=_text(name), values=values))
     chart = _chart(labels, series)
@@ -236,15 +248,31 @@ def _chart(labels: Sequence[str], series: Sequence[Series]) -> Chart | None:
     )
 
 
+def _value(value: Json) -> float | None:
+    """A number to be drawn. One that is too large is no gap: raises `ToolRefused`."""
+    found = _read(value)
+    if found is None or abs(found) < TOO_LARGE:
+        return found
+    message = f"{str(value)[:40]} is too large to be drawn."
+    raise ToolRefused(message, hint=f"Values are smaller than {TOO_LARGE:g}: give them in larger units.")
+
+
 def _number(value: Json) -> float | None:
+    found = _read(value)
+    return found if found is not None and abs(found) < TOO_LARGE else None
+
+
+def _read(value: Json) -> float | None:
     """A number, also one written as text with a sign of a currency or thousands."""
     if isinstance(value, bool) or value is None:
         return None
     if isinstance(value, int | float):
-        return float(value) if abs(value) < 1e300 and math.isfinite(value) else None
+        if value != value:
+            return None  # not a number
+        return float(value) if abs(value) < TOO_LARGE else math.inf
     if not isinstance(value, str) or len(value) > 40 or not _NUMBER.match(value):
         return None
-    return _number(float(re.sub(r"[$€£,_ %\s]", "", value)))
+    return _read(float(re.sub(r"[$€£,_ %\s]", "", value)))
 
 
 def _text(value: Json) -> str:

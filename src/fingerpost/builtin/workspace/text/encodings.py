@@ -34,8 +34,10 @@ class Text:
 
     @property
     def line_end(self) -> str | None:
-        """The one line end it uses; None: none at all, or both."""
+        """The one line end it uses; None: none at all, or several."""
         kinds = set(_LINE_END.findall(self.text))
+        if not kinds and "\r" in self.text:
+            return "\r"  # alone it ends lines only where nothing else does
         return kinds.pop() if len(kinds) == 1 else None
 
     @property
@@ -45,11 +47,16 @@ class Text:
 
     def tidied(self, addition: str) -> str:
         """What somebody wants to find or put there, with the line ends that `plain` has."""
-        return addition if self.line_end is None else addition.replace("\r\n", "\n")
+        end = self.line_end
+        if end is None:
+            return addition
+        tidy = addition.replace("\r\n", "\n")
+        return tidy.replace("\r", "\n") if end == "\r" else tidy
 
     def changed_to(self, plain: str) -> bytes:
         """The file with another text in place of `plain`: same encoding, mark and line ends."""
-        return self.as_written(plain.replace("\n", "\r\n") if self.line_end == "\r\n" else plain)
+        end = self.line_end
+        return self.as_written(plain if end in (None, "\n") else plain.replace("\n", end))
 
     def as_written(self, changed: str) -> bytes:
         """Another text in the same encoding, with the same mark. Raises `ToolRefused`."""

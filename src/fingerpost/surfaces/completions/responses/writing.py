@@ -82,17 +82,22 @@ def _items(ended: Ended) -> list[JsonObject]:
     calls = [_call(call) for call in ended.route.tool_calls]
     if not ended.text and calls:
         return calls
-    return [_message(ended.route.packet_id, ended.text, "completed"), *calls]
+    part = _refusal(ended.refusal) if ended.refusal else _text(ended.text)
+    return [_message(ended.route.packet_id, part, "completed"), *calls]
 
 
-def _message(packet_id: str, text: str | None, status: str) -> JsonObject:
-    content: list[Json] = [] if text is None else [_text(text)]
+def _message(packet_id: str, part: JsonObject | None, status: str) -> JsonObject:
+    content: list[Json] = [] if part is None else [part]
     item_id = f"msg_{packet_id}"
     return {"type": "message", "id": item_id, "status": status, "role": "assistant", "content": content}
 
 
 def _text(text: str) -> JsonObject:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _refusal(text: str) -> JsonObject:
+    return {"type": "refusal", "refusal": text}
 
 
 def _call(call: JsonObject, *, arguments: str | None = None, status: str = "completed") -> JsonObject:
@@ -129,7 +134,7 @@ class ResponseStream:
         await self._introduce()
         if not self._said:
             await self._item("added", 0, _message(self._packet_id, None, "in_progress"))
-            await self._part("added", "")
+            await self._part("added", _text(""))
         self._said.append(piece)
         await self._tell("response.output_text.delta", **self._at(), delta=piece, logprobs=[])
 
@@ -142,7 +147,9 @@ class ResponseStream:
             await self.began(ended.route.packet_id)
         calls = ended.route.tool_calls
         rest = rest_of(ended.text, "".join(self._said))
-        if rest or not (self._said or calls):
+        if ended.refusal and not self._said:
+            await self._refuse(ended.refusal)
+        elif rest or not (self._said or calls):
             await self.text(rest)
         await self._introduce()
         if self._said:
@@ -161,8 +168,20 @@ class ResponseStream:
 
     async def _end_text(self, text: str) -> None:
         await self._tell("response.output_text.done", **self._at(), text=text, logprobs=[])
-        await self._part("done", text)
-        await self._item("done", 0, _message(self._packet_id, text, "completed"))
+        await self._end_part(_text(text))
+
+    async def _refuse(self, words: str) -> None:
+        """A part of its own kind, at once: a refusal is short."""
+        await self._introduce()
+        await self._item("added", 0, _message(self._packet_id, None, "in_progress"))
+        await self._part("added", _refusal(""))
+        await self._tell("response.refusal.delta", **self._at(), delta=words)
+        await self._tell("response.refusal.done", **self._at(), refusal=words)
+        await self._end_part(_refusal(words))
+
+    async def _end_part(self, part: JsonObject) -> None:
+        await self._part("done", part)
+        await self._item("done", 0, _message(self._packet_id, part, "completed"))
 
     async def _tell_call(self, index: int, call: JsonObject) -> None:
         begun, ended = _call(call, arguments="", status="in_progress"), _call(call)
@@ -192,8 +211,8 @@ class ResponseStream:
     async def _item(self, what: str, index: int, item: JsonObject) -> None:
         await self._tell(f"response.output_item.{what}", output_index=index, item=item)
 
-    async def _part(self, what: str, text: str) -> None:
-        await self._tell(f"response.content_part.{what}", **self._at(), part=_text(text))
+    async def _part(self, what: str, part: JsonObject) -> None:
+        await self._tell(f"response.content_part.{what}", **self._at(), part=part)
 
     async def _tell(self, kind: str, **fields: Any) -> None:
         event = {"type": kind, "sequence_number": self._number, **fields}

@@ -146,7 +146,7 @@ class Approving:
     async def _use(self, sealed: Sealed, pending: Pending) -> None:
         if not await first_use(self._router.store, sealed):
             message = f"was used already; what became of the call: `fingerpost trace {pending.call_id}`"
-            raise BadState(message)
+            raise BadState(message, begun=True)
 
 
 def _fingerprint(pending: Pending) -> str:

@@ -15,13 +15,15 @@ import anyio
 
 from fingerpost.errors import CallError, StoreError, UnknownServer
 from fingerpost.events import AccessRefused
-from fingerpost.records import CallContext, JsonObject, Outcome, ToolCall
+from fingerpost.records import CallContext, JsonObject, Outcome, ToolCall, new_id
 from fingerpost.router import Router
 from fingerpost.servers.caller import Passage
+from fingerpost.surfaces.gateway.asking.answerable import cannot_answer, failed_for_input, refused_for_input
 from fingerpost.surfaces.gateway.asking.approving import Approving, carried_by
 from fingerpost.surfaces.gateway.asking.capabilities import can_be_asked, takes_forms
 from fingerpost.surfaces.gateway.asking.origin import marked_result
 from fingerpost.surfaces.gateway.asking.parking import Parking, Questions
+from fingerpost.surfaces.gateway.asking.reading import Reading
 from fingerpost.surfaces.gateway.asking.round import (
     Round,
     answers_of,
@@ -29,6 +31,7 @@ from fingerpost.surfaces.gateway.asking.round import (
     awaited_approval,
     question,
     waits,
+    wants_input,
 )
 from fingerpost.surfaces.gateway.asking.side import Side
 from fingerpost.surfaces.gateway.asking.state import (
@@ -46,6 +49,12 @@ INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 MOST_APPROVALS: Final = 3  # questions about one call: two equal calls at once may need the second
 
+_NOT_BEGUN: Final = "Nothing was run. Make the call again without requestState."
+_BEGUN: Final = (
+    "Nothing more was run for it, but the call it was made for may have run: check that before you make "
+    "the call again, without requestState."
+)
+
 _Run = Callable[[Passage], Awaitable[Outcome]]
 
 
@@ -62,6 +71,7 @@ class AskedCalls:
         self._tasks = await anyio.create_task_group().__aenter__()
         self.parking = Parking(self._tasks, self._seal, seconds=self._seconds, abandoned=self._note_abandoned)
         self._approving = Approving(self._router, self._seal)
+        self._reading = Reading(self._router, self._approving, console=self._console)
         return self
 
     async def __aexit__(
@@ -117,7 +127,7 @@ class AskedCalls:
                 case "further":
                     return await self._go_further(current, sealed)
         except (BadState, CallError) as refused:
-            self._refuse(current.request, _sentence(refused))
+            self._refuse(current.request, _sentence(refused), begun=_had_begun(refused))
 
     async def _go_on_approved(self, current: Round, sealed: Sealed) -> Outcome:
         decided = await self._approving.answered(current, sealed)
@@ -183,6 +193,9 @@ class AskedCalls:
             outcome = self._outcome(current, await self.parking.run(side, lambda: work(way)))
         if asks(outcome):
             assert outcome.result is not None
+            needed = self._beyond_answering(current.request, current.server, outcome.result)
+            if needed is not None:
+                return failed_for_input(outcome, needed)
             outcome = replace(outcome, result=marked_result(current.server, outcome.result))
         return outcome
 
@@ -204,28 +217,60 @@ class AskedCalls:
         passage: Passage,
         *,
         timeout: float,
+        reason: str | None = None,
     ) -> JsonObject:
-        """Ask a server (`prompts/get`, `resources/read`), or go on with that. May be `input_required`."""
+        """Ask a server (`prompts/get`, `resources/read`), or go on with that. May be `input_required`.
+
+        `reason` says why a person is asked first, where they are.
+        """
+        current = _reading(request, exchange, server, method, params, passage)
+        asked = False
         if self._continues(request, passage):
             if request.modern and is_ours(passage.request_state):
-                return await self._go_on_asking(request, exchange, passage)
-            passage = self._cleared(request, server, passage)
-        side = self._side(request, exchange, server, passage)
-        way = replace(passage, caller=side)
+                sealed = self._opened(request, passage)
+                if sealed.kind == "parked":
+                    return await self._go_on_asking(current, sealed)
+                asked = await self._word_brought(current, sealed)
+                current = current.carrying(*carried_by(sealed))
+            else:
+                current = replace(current, passage=self._cleared(request, server, passage))
+        if reason is not None:
+            question = await self._reading.asked_first(current, reason, asked=asked)
+            if question is not None:
+                return question
+        return await self._ask(current, method, params, timeout=timeout)
+
+    async def _ask(self, current: Round, method: str, params: JsonObject, *, timeout: float) -> JsonObject:
+        request, server = current.request, current.server
+        side = self._side(request, current.exchange, server, current.passage)
+        way = replace(current.passage, caller=side)
 
         async def work() -> JsonObject:
             return await self._router.servers.ask(server, method, params, timeout=timeout, passage=way)
 
-        if not self._may_park(request, server):
-            return marked_result(server, await work())
-        return _result(await self.parking.run(side, work))
+        may_park = self._may_park(request, server)
+        value = await (self.parking.run(side, work) if may_park else work())
+        if isinstance(value, Questions):
+            return value.result
+        result = _result(value)
+        if not wants_input(result):
+            return result
+        if (needed := self._beyond_answering(request, server, result)) is not None:
+            raise refused_for_input(server, method, needed)
+        return marked_result(server, result)
 
-    async def _go_on_asking(self, request: ClientRequest, exchange: Exchange, passage: Passage) -> JsonObject:
-        sealed = self._opened(request, passage)
+    async def _go_on_asking(self, current: Round, sealed: Sealed) -> JsonObject:
         try:
-            return _result(await self.parking.go_on(sealed, exchange, answers_of(passage)))
+            return _result(await self.parking.go_on(sealed, current.exchange, answers_of(current.passage)))
         except BadState as refused:
-            self._refuse(request, _sentence(refused))
+            self._refuse(current.request, _sentence(refused), begun=refused.begun)
+
+    async def _word_brought(self, current: Round, sealed: Sealed) -> bool:
+        """Whether the client brought what its person said about reading this."""
+        try:
+            return await self._approving.answered(current, sealed) is not None
+        except (BadState, CallError) as refused:
+            self._refuse(current.request, _sentence(refused), begun=_had_begun(refused))
 
     # -- common ------------------------------------------------------------------------------------------
 
@@ -240,6 +285,12 @@ class AskedCalls:
         if not request.modern or not server or not can_be_asked(request.capabilities):
             return False
         return not self._speaks_rounds(server)
+
+    def _beyond_answering(self, request: ClientRequest, server: str, result: JsonObject) -> JsonObject | None:
+        """What this caller lacks to answer what a server asks with its result; None: nothing."""
+        if not request.modern:  # asked on the way, and answered
+            return None
+        return cannot_answer(result, request.capabilities, rounds=self._speaks_rounds(server))
 
     def _speaks_rounds(self, server: str) -> bool:
         try:
@@ -268,13 +319,13 @@ class AskedCalls:
         try:
             return self._seal.open(passage.request_state, binding_of(request))
         except BadState as refused:
-            self._refuse(request, _sentence(refused))
+            self._refuse(request, _sentence(refused), begun=refused.begun)
 
-    def _refuse(self, request: ClientRequest, reason: str) -> NoReturn:
+    def _refuse(self, request: ClientRequest, reason: str, *, begun: bool = False) -> NoReturn:
         self._router.events.emit(
             AccessRefused(endpoint=request.endpoint.path, reason=reason, principal=request.principal.name)
         )
-        message = f"{reason} Nothing was run. Make the call again without requestState."
+        message = f"{reason} {_BEGUN if begun else _NOT_BEGUN}"
         raise Refusal(INVALID_PARAMS, message, {"reason": "invalid_request_state"})
 
     def _note_abandoned(self, side: Side, method: str) -> None:
@@ -290,6 +341,30 @@ def open_asking(router: Router, *, console: str | None = None) -> AskedCalls:
     return AskedCalls(router, console=console)
 
 
+def _reading(
+    request: ClientRequest,
+    exchange: Exchange,
+    server: str,
+    method: str,
+    params: JsonObject,
+    passage: Passage,
+) -> Round:
+    """What is asked of a server besides tools, as one round."""
+    return Round(
+        request=request,
+        exchange=exchange,
+        wish=ToolCall(name=f"{server}/{method}", arguments=params),
+        context=CallContext(
+            call_id=new_id("cal"),
+            conversation=request.caller_key,
+            caller=request.principal.name,
+            asker=request.principal_key,
+        ),
+        passage=passage,
+        server=server,
+    )
+
+
 def _result(value: Outcome | JsonObject | Questions) -> JsonObject:
     if isinstance(value, Questions):
         return value.result
@@ -299,3 +374,8 @@ def _result(value: Outcome | JsonObject | Questions) -> JsonObject:
 
 def _sentence(refused: BadState | CallError) -> str:
     return f"This requestState {refused}." if isinstance(refused, BadState) else f"{refused}."
+
+
+def _had_begun(refused: BadState | CallError) -> bool:
+    """Whether the call may have run. Of one that is not known any more nobody can tell."""
+    return refused.begun if isinstance(refused, BadState) else True

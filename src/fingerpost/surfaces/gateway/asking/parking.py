@@ -129,7 +129,7 @@ class Parking:
         """Begin the call; its end, or the first questions of its server.
 
         A client that lost our answer issues the same call again: it gets the question again, not a
-        second call beside the one that waits.
+        second call beside the one that waits. A write would not run beside the first anyway.
         """
         if (parked := self._same(side)) is not None:
             return self._questions(parked)
@@ -143,10 +143,10 @@ class Parking:
         parked = self._waiting.get(sealed.subject)
         if parked is None:
             message = "is not waited for any more: its time was over, or the gateway was restarted"
-            raise BadState(message)
+            raise BadState(message, begun=True)
         if parked.awaited_state != sealed.state_id:
             message = "was used already"
-            raise BadState(message)
+            raise BadState(message, begun=True)
         parked.awaited_state = None
         parked.side.exchange = exchange
         for key, question in tuple(parked.questions.items()):

@@ -36,7 +36,12 @@ def asks(outcome: Outcome) -> bool:
     """Whether the outcome is a question of the server's own, and not yet an end."""
     result = outcome.result
     ours = _OURS in outcome.metadata
-    return not ours and result is not None and result.get("resultType") == INPUT_REQUIRED
+    return not ours and result is not None and wants_input(result)
+
+
+def wants_input(result: JsonObject) -> bool:
+    """Whether a result of a server asks for more before it answers."""
+    return result.get("resultType") == INPUT_REQUIRED
 
 
 def awaited_approval(outcome: Outcome) -> str | None:

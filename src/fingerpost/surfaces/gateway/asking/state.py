@@ -43,7 +43,14 @@ Kind = Literal["approval", "parked", "further"]
 
 
 class BadState(Exception):
-    """The state is not taken. The text completes "this requestState …"."""
+    """The state is not taken. The text completes "this requestState …".
+
+    `begun`: the call it was made for had begun, or may have; nobody may be told that nothing was run.
+    """
+
+    def __init__(self, message: str, *, begun: bool = False) -> None:
+        super().__init__(message)
+        self.begun = begun
 
 
 @frozen(kw_only=False)
@@ -129,7 +136,7 @@ class Seal:
         now = self._clock()
         if claims["made"] > now + SKEW or claims["expires"] <= now:
             message = "has expired"
-            raise BadState(message)
+            raise BadState(message, begun=True)
         return Sealed(
             state_id=claims["id"],
             kind=claims["kind"],

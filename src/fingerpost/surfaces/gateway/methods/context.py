@@ -30,12 +30,14 @@ class UnknownTool(Refusal):
 def context_of(request: ClientRequest, offer: Offer, intent: str = "") -> CallContext:
     """Who calls, where, and what they want.
 
-    Without a session the conversation is the principal's: what a person approves is bound to it.
+    A session is the conversation that a person may approve a kind of call for; without one it is the
+    principal's. Approval of a single call is the principal's: many clients open a session for each call.
     """
     return CallContext(
         call_id=new_id("cal"),
         conversation=request.caller_key,
         caller=request.principal.name,
+        asker=request.principal_key,
         profile=offer.place.profile,
         scopes=offer.scopes,
         request=intent,

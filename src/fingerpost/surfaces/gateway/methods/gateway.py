@@ -44,10 +44,20 @@ class GatewayMethods:
         self._offers = ToolOffers(router)
         self._shelves = MaterialOffers(router, self._offers.places)
         self._tools = ToolMethods(
-            router, offers=self._offers, calls=calls, readiness=self._readiness, levels=self._levels
+            router,
+            offers=self._offers,
+            shelves=self._shelves,
+            calls=calls,
+            readiness=self._readiness,
+            levels=self._levels,
         )
         self._materials = MaterialMethods(
-            self._shelves, calls=calls, readiness=self._readiness, levels=self._levels, seconds=seconds
+            self._shelves,
+            calls=calls,
+            events=router.events,
+            readiness=self._readiness,
+            levels=self._levels,
+            seconds=seconds,
         )
         self._subscriptions = Subscriptions(
             router, audience=audience, materials=self._materials, tasks=tasks, seconds=seconds

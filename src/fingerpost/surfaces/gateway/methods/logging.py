@@ -7,9 +7,9 @@ from typing import Final
 from anyio.abc import TaskGroup
 
 from fingerpost.errors import FingerpostError
-from fingerpost.records import JsonObject, ServerState
+from fingerpost.records import JsonObject, ServerState, ServerStatus
 from fingerpost.router import Router
-from fingerpost.surfaces.gateway.exchange import ClientRequest, Exchange, Refusal
+from fingerpost.surfaces.gateway.exchange import MODERN, ClientRequest, Exchange, Refusal
 from fingerpost.surfaces.gateway.methods.levels import LEVELS, USUAL, Levels
 
 INVALID_PARAMS: Final = -32602
@@ -57,12 +57,15 @@ class Logging:
             told = self._told.get(status.name)
             # A server that was never told says what it thinks right, and those who never said hear that.
             level = lowest or (None if told is None else USUAL)
-            if level is not None and level != told and self._has_logs(status.name):
+            if level is not None and level != told and self._takes_levels(status):
                 self._told[status.name] = level
                 self._tasks.start_soon(self._tell, status.name, level)
 
-    def _has_logs(self, server: str) -> bool:
-        materials = self._router.servers.materials(server)
+    def _takes_levels(self, status: ServerStatus) -> bool:
+        """Whether it logs, and is told once from which level: since 2026-07-28 each request says that."""
+        if status.protocol is not None and status.protocol >= MODERN:
+            return False
+        materials = self._router.servers.materials(status.name)
         return materials is not None and "logging" in materials.capabilities
 
     async def _tell(self, server: str, level: str) -> None:

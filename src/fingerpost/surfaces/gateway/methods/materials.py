@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final, cast
 
+import anyio
+
 from fingerpost.errors import FingerpostError, ServerError, ToolFailed
-from fingerpost.records import Json, JsonObject
+from fingerpost.events import EventSink, MaterialRead
+from fingerpost.records import Json, JsonObject, as_valid_text
 from fingerpost.surfaces.gateway.asking import AskedCalls
+from fingerpost.surfaces.gateway.asking.reading import NOT_ALLOWED, no_asking
 from fingerpost.surfaces.gateway.exchange import ClientRequest, Encoded, Exchange, Refusal
+from fingerpost.surfaces.gateway.methods.bounds import slight
 from fingerpost.surfaces.gateway.methods.levels import Levels
+from fingerpost.surfaces.gateway.methods.links import linked_prompt
 from fingerpost.surfaces.gateway.methods.passage import passage_of
 from fingerpost.surfaces.gateway.methods.readiness import Readiness
 from fingerpost.surfaces.gateway.offers.materials import Kind, MaterialOffers, Shelf, Viewer
@@ -24,9 +33,23 @@ LISTS: Final[Mapping[str, Kind]] = {
     "prompts/list": "prompts",
 }
 FRESH_MS: Final = 30_000
+LONGEST_NAME: Final = 2_000  # in the record
+LONGEST_DETAIL: Final = 1_000
+GAVE_UP: Final = "the caller gave up before it was answered"
+_NO_COMPLETIONS: Final = "completions cannot be asked about one by one, so none are given."
 _NOTHING: Final[JsonObject] = {}
 _OURS: Final = frozenset(("_meta", "inputResponses", "requestState"))
 _REFERENCES: Final[Mapping[str, str]] = {"ref/prompt": "name", "ref/resource": "uri"}  # what names each
+
+
+@dataclass(slots=True)
+class _Record:
+    """What there will be to say of one request."""
+
+    began: float
+    server: str = ""
+    success: bool = True
+    detail: str = ""
 
 
 class MaterialMethods:
@@ -37,12 +60,14 @@ class MaterialMethods:
         offers: MaterialOffers,
         *,
         calls: AskedCalls,
+        events: EventSink,
         readiness: Readiness,
         levels: Levels,
         seconds: float,
     ) -> None:
         self._offers = offers
         self._calls = calls
+        self._events = events
         self._readiness = readiness
         self._levels = levels
         self._seconds = seconds
@@ -69,11 +94,13 @@ class MaterialMethods:
     async def read(self, request: ClientRequest, exchange: Exchange) -> JsonObject:
         """`resources/read`, from the server that has it."""
         uri = text_of(request, "uri")
-        where = (await self.shelf(request)).collection.resource(uri)
-        if where is None:
-            raise not_found(request, uri)
-        server, original = where
-        result = await self._ask(request, exchange, server, {"uri": original}, uri=uri)
+        with self._recorded(request, uri) as record:
+            shelf = await self.shelf(request)
+            where = shelf.collection.resource(uri)
+            if where is None:
+                raise not_found(request, uri)
+            server, original = where
+            result = await self._ask(request, exchange, shelf, server, {"uri": original}, record, uri=uri)
         if uri != original:
             result = _readdressed(result, original, uri)
         return _kept_private(request, result) if request.modern else result
@@ -81,12 +108,15 @@ class MaterialMethods:
     async def prompt(self, request: ClientRequest, exchange: Exchange) -> JsonObject:
         """`prompts/get`, from the server that has it."""
         name = text_of(request, "name")
-        where = (await self.shelf(request)).collection.prompt(name)
-        if where is None:
-            raise Refusal(INVALID_PARAMS, f"Unknown prompt: {name[:80]!r}; prompts/list has them")
-        _check_texts(request, "arguments", request.params.get("arguments"))
-        server, original = where
-        return await self._ask(request, exchange, server, {"name": original})
+        with self._recorded(request, name) as record:
+            shelf = await self.shelf(request)
+            where = shelf.collection.prompt(name)
+            if where is None:
+                raise Refusal(INVALID_PARAMS, f"Unknown prompt: {name[:80]!r}; prompts/list has them")
+            _check_texts(request, "arguments", request.params.get("arguments"))
+            server, original = where
+            result = await self._ask(request, exchange, shelf, server, {"name": original}, record)
+        return await linked_prompt(result, shelf.collection, server)
 
     async def complete(self, request: ClientRequest, exchange: Exchange) -> JsonObject:
         """`completion/complete`, from the server whose prompt or template it is about."""
@@ -98,19 +128,27 @@ class MaterialMethods:
             message = f"{request.method} needs a `ref`: ref/prompt and a `name`, or ref/resource and a `uri`"
             raise Refusal(INVALID_PARAMS, message)
         _check_completion(request)
-        collection = (await self.shelf(request)).collection
-        where = collection.prompt(name) if member == "name" else collection.template(name)
-        if where is None:
-            raise Refusal(INVALID_PARAMS, f"Unknown prompt or resource to complete: {name[:200]!r}")
-        server, original = where
-        return await self._ask(request, exchange, server, {"ref": {**reference, member: original}})
+        with self._recorded(request, name) as record:
+            shelf = await self.shelf(request)
+            collection = shelf.collection
+            where = collection.prompt(name) if member == "name" else collection.template(name)
+            if where is None:
+                raise Refusal(INVALID_PARAMS, f"Unknown prompt or resource to complete: {name[:200]!r}")
+            server, original = where
+            if server in shelf.asked:  # a person would be asked at every key that is pressed
+                record.server = server
+                raise Refusal(NOT_ALLOWED, f"{shelf.asked[server]}: {_NO_COMPLETIONS} {no_asking(server)}")
+            changed: JsonObject = {"ref": {**reference, member: original}}
+            return await self._ask(request, exchange, shelf, server, changed, record)
 
     async def _ask(
         self,
         request: ClientRequest,
         exchange: Exchange,
+        shelf: Shelf,
         server: str,
         changed: JsonObject,
+        record: _Record,
         *,
         uri: str | None = None,
     ) -> JsonObject:
@@ -119,15 +157,55 @@ class MaterialMethods:
             key: value for key, value in request.params.items() if key not in _OURS and value is not None
         }
         params.update(changed)
+        record.server = server
         passage = passage_of(request, log_level=self._levels.of(request.session))
         try:
-            return await self._calls.ask(
-                request, exchange, server, request.method, params, passage, timeout=self._seconds
+            result = await self._calls.ask(
+                request,
+                exchange,
+                server,
+                request.method,
+                params,
+                passage,
+                timeout=self._seconds,
+                reason=shelf.asked.get(server),
             )
         except ToolFailed as failed:
             raise refusal_of(failed, request, uri) from failed
         except FingerpostError as failed:
             raise unavailable(failed) from failed
+        if result.get("resultType") == "input_required":
+            record.detail = "waits for an answer"
+        return result
+
+    @contextmanager
+    def _recorded(self, request: ClientRequest, name: str) -> Generator[_Record]:
+        """Have a record written of what becomes of this request, whatever does."""
+        record = _Record(began=time.monotonic())
+        try:
+            yield record
+        except Refusal as refused:
+            record.success, record.detail = False, refused.message
+            raise
+        except BaseException as failed:
+            record.success, record.detail = False, GAVE_UP if _left(failed) else type(failed).__name__
+            raise
+        finally:
+            self._events.emit(
+                MaterialRead(
+                    server=record.server,
+                    method=request.method,
+                    name=as_valid_text(name[:LONGEST_NAME]),
+                    caller=request.principal.name,
+                    success=record.success,
+                    detail=as_valid_text(record.detail[:LONGEST_DETAIL]),
+                    milliseconds=(time.monotonic() - record.began) * 1000,
+                )
+            )
+
+
+def _left(failed: BaseException) -> bool:
+    return isinstance(failed, anyio.get_cancelled_exc_class())
 
 
 def text_of(request: ClientRequest, member: str) -> str:
@@ -182,7 +260,7 @@ def refusal_of(failed: ToolFailed, request: ClientRequest, uri: str | None) -> R
             code = INVALID_PARAMS
         elif not request.modern and code == INVALID_PARAMS and isinstance(data, Mapping) and "uri" in data:
             code = RESOURCE_NOT_FOUND
-    return Refusal(code, str(failed), data)
+    return Refusal(code, str(failed), slight(data))
 
 
 def unavailable(failed: FingerpostError) -> Refusal:

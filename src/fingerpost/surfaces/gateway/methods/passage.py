@@ -8,6 +8,7 @@ from typing import Final, cast
 from fingerpost.records import Json, JsonObject
 from fingerpost.servers.caller import CALL_ID, Passage
 from fingerpost.surfaces.gateway.exchange import ClientRequest, Refusal
+from fingerpost.surfaces.gateway.methods.levels import USUAL
 
 LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 INTENT: Final = "fingerpost/intent"
@@ -44,7 +45,7 @@ def intent_of(request: ClientRequest) -> str:
 
 
 def passage_of(request: ClientRequest, *, log_level: str | None = None) -> Passage:
-    """What goes along. `log_level` is the session's, in the era that has sessions."""
+    """What goes along. `log_level` is the session's, in the era that has sessions; None: it set none."""
     params, meta = request.params, meta_of(request)
     kept: dict[str, Json] = {key: value for key, value in meta.items() if key not in _OURS}
     if request.modern:
@@ -56,7 +57,7 @@ def passage_of(request: ClientRequest, *, log_level: str | None = None) -> Passa
             request_state=_state(params),
             log_level=log_level,
         )
-    return Passage(meta=kept, log_level=log_level)
+    return Passage(meta=kept, log_level=log_level or USUAL, usual_level=log_level is None)
 
 
 def _answers(params: JsonObject) -> JsonObject | None:

@@ -11,12 +11,15 @@ from typing import Any, Final, cast
 
 from fingerpost.records import Json, JsonObject, Outcome, ToolCard
 from fingerpost.surfaces.gateway.exchange import Refusal
+from fingerpost.surfaces.gateway.methods.bounds import slight, within_bounds
 from fingerpost.surfaces.gateway.offers.boxing import boxed, is_boxed
 from fingerpost.surfaces.gateway.offers.encoding import encoded
 from fingerpost.surfaces.gateway.offers.own import READ
 
 MOST_ATTACHED: Final = 4 * 1024 * 1024  # characters of pictures, sound and files in one result
 MOST_STRUCTURED: Final = 1024 * 1024  # bytes of data a client checks against the tool's outputSchema
+MOST_BLOCKS: Final = 1_000  # of other things than text, in a result that is cut
+MOST_ASKED: Final = 4 * 1024 * 1024  # bytes of what a server asks
 _META: Final = "_meta"
 _CALL: Final = "fingerpost/call"
 
@@ -26,7 +29,7 @@ def rendered(outcome: Outcome, card: ToolCard | None, *, modern: bool) -> JsonOb
     if outcome.result is not None:
         return _answered(outcome, outcome.result, card, modern=modern)
     if outcome.code is not None:
-        raise Refusal(outcome.code, outcome.detail or outcome.content, outcome.data)
+        raise Refusal(outcome.code, outcome.detail or outcome.content, slight(outcome.data))
     if outcome.success:
         return _noted({"content": [_text(outcome.content)]}, outcome)
     return _failed(outcome)
@@ -34,13 +37,16 @@ def rendered(outcome: Outcome, card: ToolCard | None, *, modern: bool) -> JsonOb
 
 def _answered(outcome: Outcome, result: JsonObject, card: ToolCard | None, *, modern: bool) -> JsonObject:
     if result.get("resultType") == "input_required":
-        return result
-    if not modern and not isinstance(result.get("structuredContent", _EMPTY), Mapping):
-        result = _for_older(result, card)
+        return result if len(encoded(result)) <= MOST_ASKED else _asks_too_much(outcome)
+    structured = result.get("structuredContent", _EMPTY)
+    if not isinstance(structured, Mapping):
+        if len(encoded(structured)) > MOST_STRUCTURED:  # only objects are counted by the digest
+            return _too_much(outcome, _handle(outcome))
+        result = result if modern else _for_older(result, card)
     content = _blocks(result)
     trimmed = outcome.digest is not None and outcome.digest.trimmed
     if not trimmed and sum(map(_size, content)) <= MOST_ATTACHED:
-        return _noted(result, outcome)
+        return _noted(within_bounds(result), outcome)
     return _cut(outcome, result, content, card)
 
 
@@ -58,8 +64,7 @@ _EMPTY: Final[JsonObject] = {}
 def _cut(
     outcome: Outcome, result: JsonObject, content: Sequence[JsonObject], card: ToolCard | None
 ) -> JsonObject:
-    digest = outcome.digest
-    handle = digest.handle if digest is not None else None
+    handle = _handle(outcome)
     kept: dict[str, Json] = {
         key: value for key, value in result.items() if key not in ("content", "structuredContent")
     }
@@ -70,7 +75,19 @@ def _cut(
             return _too_much(outcome, handle)
         kept["structuredContent"] = structured
     kept["content"] = [*said, *_fitting(content)]
-    return _noted(kept, outcome)
+    way = f" What is kept of the whole: {READ}(handle={handle!r})" if handle else ""
+    return _noted(within_bounds(kept, way=way), outcome)
+
+
+def _handle(outcome: Outcome) -> str | None:
+    return None if outcome.digest is None else outcome.digest.handle
+
+
+def _asks_too_much(outcome: Outcome) -> JsonObject:
+    message = (
+        f"{outcome.tool} asks for input with more than {MOST_ASKED // 1024:,} KiB: that is not passed on."
+    )
+    return _noted({"content": [_text(message)], "isError": True}, outcome)
 
 
 def _too_much(outcome: Outcome, handle: str | None) -> JsonObject:
@@ -85,10 +102,13 @@ def _too_much(outcome: Outcome, handle: str | None) -> JsonObject:
 
 
 def _fitting(content: Sequence[JsonObject]) -> list[JsonObject]:
-    """Pictures, sound and files, as many as there is room for; texts are in the digest."""
+    """Pictures, sound, files and links, as many as there is room for; texts are in the digest."""
     room = MOST_ATTACHED
     kept: list[JsonObject] = []
-    for block in content:
+    for place, block in enumerate(content):
+        if len(kept) >= MOST_BLOCKS:
+            kept.append(_text(f"[up to {len(content) - place:,} more blocks left out: there are too many]"))
+            break
         if block.get("type") == "text" or isinstance(_resource(block).get("text"), str):
             continue
         size = _size(block)
@@ -111,8 +131,8 @@ def _blocks(result: JsonObject) -> Sequence[JsonObject]:
 
 def _size(block: JsonObject) -> int:
     """Of what is not text: that is counted, and cut, by the digest."""
-    data = block.get("data", None) or _resource(block).get("blob")
-    return len(data) if isinstance(data, str) else 0
+    data, blob = block.get("data"), _resource(block).get("blob")
+    return (len(data) if isinstance(data, str) else 0) + (len(blob) if isinstance(blob, str) else 0)
 
 
 def _resource(block: JsonObject) -> JsonObject:

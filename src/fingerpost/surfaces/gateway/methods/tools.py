@@ -13,14 +13,17 @@ from fingerpost.surfaces.gateway.asking import AskedCalls
 from fingerpost.surfaces.gateway.exchange import ClientRequest, Encoded, Exchange, Refusal
 from fingerpost.surfaces.gateway.methods.context import INVALID_PARAMS, UnknownTool, context_of
 from fingerpost.surfaces.gateway.methods.levels import Levels
+from fingerpost.surfaces.gateway.methods.links import has_links, linked_result
 from fingerpost.surfaces.gateway.methods.mirrored import check_headers
 from fingerpost.surfaces.gateway.methods.own_tools import OwnTools
 from fingerpost.surfaces.gateway.methods.passage import intent_of, passage_of
 from fingerpost.surfaces.gateway.methods.readiness import Readiness
 from fingerpost.surfaces.gateway.methods.rendering import rendered
 from fingerpost.surfaces.gateway.offers import Offer, ToolOffers
+from fingerpost.surfaces.gateway.offers.materials import MaterialOffers
 
 LONGEST_NAME: Final = 512
+LOOK_SECONDS: Final = 2.0  # for servers to say whether they have a tool by now
 _NO_ARGUMENTS: Final[JsonObject] = {}
 
 
@@ -28,10 +31,18 @@ class ToolMethods:
     """Tools, as clients list and call them."""
 
     def __init__(
-        self, router: Router, *, offers: ToolOffers, calls: AskedCalls, readiness: Readiness, levels: Levels
+        self,
+        router: Router,
+        *,
+        offers: ToolOffers,
+        shelves: MaterialOffers,
+        calls: AskedCalls,
+        readiness: Readiness,
+        levels: Levels,
     ) -> None:
         self._router = router
         self._offers = offers
+        self._shelves = shelves
         self._calls = calls
         self._readiness = readiness
         self._levels = levels
@@ -61,6 +72,7 @@ class ToolMethods:
 
     async def _settled_offer(self, request: ClientRequest) -> Offer:
         await self._readiness.wait()
+        self._router.servers.look_again()
         return await self._offers.prepared(request.endpoint, request.principal)
 
     async def run(
@@ -83,6 +95,10 @@ class ToolMethods:
         if card is None:
             offer = await self._settled_offer(request)
             found = resolve(wish, offer.view.visible)
+            if isinstance(found, NotFound) and not found.ambiguous:
+                await self._router.servers.look_now(timeout=LOOK_SECONDS)
+                offer = await self._settled_offer(request)
+                found = resolve(wish, offer.view.visible)
             if isinstance(found, NotFound):
                 missed = await self._note_unknown(wish, context)
                 if missed.error is ErrorKind.UNAVAILABLE:  # known and away: the model hears why
@@ -98,7 +114,17 @@ class ToolMethods:
         outcome = await self._calls.call(request, exchange, wish, context, passage, server=card.server)
         if intent:
             self._router.learn(intent, outcome, context.conversation)
-        return rendered(outcome, self._card_of(outcome, card), modern=request.modern)
+        card = self._card_of(outcome, card)
+        result = rendered(outcome, card, modern=request.modern)
+        return await self._linked(request, card, result) if has_links(result.get("content")) else result
+
+    async def _linked(self, request: ClientRequest, card: ToolCard, result: JsonObject) -> JsonObject:
+        await self._readiness.wait_for_materials()
+        try:
+            shelf = self._shelves.of(request.endpoint, request.principal)
+        except Refusal:  # their profile is gone meanwhile: they can follow no link, but what ran has a result
+            return result
+        return await linked_result(result, shelf.collection, card.server)
 
     def _card_of(self, outcome: Outcome, asked: ToolCard) -> ToolCard:
         """The tool that answered: the asked one, or a fallback."""

@@ -44,6 +44,7 @@ class Shelf:
     collection: Collection
     complete: bool
     size: int
+    asked: Mapping[str, str] = field(default_factory=dict[str, str])  # servers to ask a person about, and why
     _pages: dict[Kind, Pages] = field(default_factory=dict[Kind, Pages], repr=False, compare=False)
 
     def pages(self, kind: Kind) -> Pages:
@@ -123,7 +124,18 @@ class MaterialOffers:
         """Whether this caller may use what a server offers besides tools: all of that only reads."""
         profile, scopes, caller = viewer
         scopes = bounded_by(scopes, profile, self._router.profiles.bounds)
-        return all(_covers(scope, server) for scope in scopes) and self._ruled(server, caller, profile)
+        if not all(_covers(scope, server) for scope in scopes):
+            return False
+        rule = self._rule(server, caller, profile)
+        return rule is None or rule.verdict != "deny"
+
+    def _reason_to_ask(self, viewer: Viewer, server: str) -> str | None:
+        """Why a person is asked before anything of this server is read; None: nobody is."""
+        profile, _, caller = viewer
+        rule = self._rule(server, caller, profile)
+        if rule is None or rule.verdict != "ask":
+            return None
+        return rule.reason or f"a rule asks a person about everything of {server}"
 
     def _read(self) -> tuple[Materials | None, ...]:
         servers = self._router.servers
@@ -132,6 +144,7 @@ class MaterialOffers:
     def _make(self, viewer: Viewer) -> Shelf:
         servers = self._router.servers
         offered: list[tuple[Materials, bool]] = []
+        asked: dict[str, str] = {}
         complete = True
         for status in servers.statuses:
             if not self.permits(viewer, status.name):
@@ -142,21 +155,24 @@ class MaterialOffers:
                 continue
             listing = servers.listing(status.name)
             offered.append((materials, listing is None or listing.prefix))
+            if (reason := self._reason_to_ask(viewer, status.name)) is not None:
+                asked[status.name] = reason
         return Shelf(
             viewer=viewer,
             collection=collect(offered),
             complete=complete,
             size=self._router.settings.gateway.page_size,
+            asked=asked,
         )
 
-    def _ruled(self, server: str, caller: str | None, profile: str | None) -> bool:
-        """The first rule about this server as a whole decides; without one it may be used."""
+    def _rule(self, server: str, caller: str | None, profile: str | None) -> RuleSettings | None:
+        """The first rule about this server as a whole: it decides. Without one everything may be read."""
         for rule in self._rules:
-            denies = rule.verdict == "deny"
+            allows = rule.verdict == "allow"
             conditions = ((rule.server, server), (rule.caller, caller), (rule.profile, profile))
-            if all(_meets(pattern, value, denies=denies) for pattern, value in conditions):
-                return not denies
-        return True
+            if all(_meets(pattern, value, allows=allows) for pattern, value in conditions):
+                return rule
+        return None
 
 
 def _widened(rule: RuleSettings) -> RuleSettings:
@@ -168,16 +184,20 @@ def _widened(rule: RuleSettings) -> RuleSettings:
 
 
 def _is_about_a_server(rule: RuleSettings) -> bool:
-    narrower = (rule.tool, rule.operation, rule.effect, rule.paths)
-    return not rule.arguments and all(condition is None for condition in narrower)
+    """Whether it is about all that a server has, or about all that only reads, as everything here does."""
+    narrower = (rule.tool, rule.operation, rule.paths)
+    if rule.arguments or any(condition is not None for condition in narrower):
+        return False
+    return rule.effect is None or rule.effect is Effect.READ
 
 
-def _meets(pattern: str | None, value: str | None, *, denies: bool) -> bool:
+def _meets(pattern: str | None, value: str | None, *, allows: bool) -> bool:
+    """As for tools: a rule that allows is not satisfied by what is missing, and no other is dodged by it."""
     if pattern is None:
         return True
     if value is None:
-        return denies and pattern == "*"
-    fits = fits_somehow if denies else fits_exactly
+        return not allows and pattern == "*"
+    fits = fits_exactly if allows else fits_somehow
     return fits(pattern, value) is not Fit.NO
 
 

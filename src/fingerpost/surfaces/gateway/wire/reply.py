@@ -29,7 +29,9 @@ PING_EVERY_S: Final = 10.0
 class Reply:
     """The way back to the client of one POST. Satisfies `Exchange`."""
 
-    __slots__ = ("_headers", "_inbound", "_lock", "_questions", "_started", "_takes_events", "_takes_json")
+    __slots__ = (
+        "_headers", "_inbound", "_lock", "_over", "_questions", "_started", "_takes_events", "_takes_json",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -44,6 +46,7 @@ class Reply:
         self._headers = headers
         self._questions = questions
         self._started = False  # as a stream
+        self._over = False  # a ping that falls due now comes too late
         self._lock: anyio.Lock | None = None
 
     async def notify(self, method: str, params: JsonObject) -> None:
@@ -61,6 +64,7 @@ class Reply:
         if self._started or not self._takes_json:
             await self._stream(event(body), more=False)
         else:
+            self._over = True
             await respond(self._inbound.send, status, body, (JSON_TYPE, *self._headers))
 
     async def ping(self) -> None:
@@ -75,6 +79,9 @@ class Reply:
         if self._lock is None:
             self._lock = anyio.Lock()
         async with self._lock:  # events come from several tasks, and the head must be first
+            if self._over:
+                return
+            self._over = not more
             send = self._inbound.send
             if not self._started:
                 self._started = True

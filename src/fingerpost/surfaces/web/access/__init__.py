@@ -14,6 +14,7 @@ from fingerpost.surfaces.web.access.exposure import check_exposure, is_exposed
 from fingerpost.surfaces.web.access.gate import Doorkeeper
 from fingerpost.surfaces.web.access.hosts import Hosts
 from fingerpost.surfaces.web.access.keys import KeyBook, KeyCheck
+from fingerpost.surfaces.web.access.resources import Resources
 
 __all__ = ["Doorkeeper", "check_exposure", "is_exposed", "open_gate"]
 
@@ -32,17 +33,18 @@ def open_gate(
     """
     address = read_authority(bound) or Authority(settings.host, settings.port)
     _check(settings)
+    resources = Resources(settings, bound=bound, profiles=profiles)
     tokens = None
     if settings.sign_in is not None:
         # Loads the library for signatures, which a gateway without sign-in need not pay for.
         from fingerpost.surfaces.web.access.tokens import TokenCheck
 
-        tokens = TokenCheck(settings.sign_in)
+        tokens = TokenCheck(settings.sign_in, audiences=resources.audiences)
     hosts = Hosts(settings, address)
     at_home = is_loopback(address.host) and not is_exposed(settings) and not hosts.takes_every_page
     return Doorkeeper(
         hosts=hosts,
-        documents=Documents(settings, bound=bound, profiles=profiles),
+        documents=Documents(settings.sign_in, resources),
         keys=KeyCheck(keys),
         tokens=tokens,
         events=events,

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final, cast
 
 from fingerpost.records import Effect, Principal, Right, Scope
 
 LONGEST_NAME: Final = 200
-MOST_SCOPES: Final = 200
+MOST_SCOPES: Final = 1000
 OURS: Final = "fingerpost:"
+
+# By either name: some issuers say one, some the other, some both.
+_CLAIMS: Final = ("scope", "scp")
+# Ours by its beginning, or meant as one of ours and written as we do not read it: in capitals, behind a
+# comma or behind an address. A number after it is the port of a host that is called so.
+_MEANT = re.compile(r"^fingerpost:|fingerpost:(?!\d)", re.IGNORECASE)
 
 
 class ClaimsRefused(Exception):
@@ -17,17 +24,39 @@ class ClaimsRefused(Exception):
 
 
 def scopes_of(claims: Mapping[str, object]) -> tuple[str, ...]:
-    """The scopes of a token, by either of the names they go by."""
-    given = claims.get("scope", claims.get("scp"))
+    """All scopes of a token.
+
+    Raises `ClaimsRefused` for what we cannot read whole: half a bound would be none.
+    """
+    scopes = tuple(scope for name in _CLAIMS for scope in _listed(name, claims.get(name)))
+    if len(scopes) > MOST_SCOPES:
+        message = f"the token has more than {MOST_SCOPES} scopes"
+        raise ClaimsRefused(message)
+    return scopes
+
+
+def _listed(name: str, given: object) -> list[str]:
+    """What one claim lists: a text with spaces between, or a list of texts. None says nothing."""
+    if given is None:
+        return []
     if isinstance(given, str):
-        return tuple(given.split())[:MOST_SCOPES]
+        return given.split()
     if isinstance(given, list):
-        return tuple(str(entry) for entry in cast("list[object]", given))[:MOST_SCOPES]
-    return ()
+        entries = cast("list[object]", given)
+        texts = [entry for entry in entries if isinstance(entry, str)]
+        if len(texts) == len(entries):
+            return texts
+    message = f"the token's {name} is neither a text nor a list of texts"
+    raise ClaimsRefused(message)
 
 
-def principal_of(claims: Mapping[str, object], scopes: tuple[str, ...]) -> Principal:
-    """Who holds this token. Raises `ClaimsRefused` for what we cannot read: half a bound would be none."""
+def principal_of(
+    claims: Mapping[str, object], scopes: tuple[str, ...], *, meant_for: tuple[str, ...] = ()
+) -> Principal:
+    """Who holds this token; `meant_for` are the profiles it was asked for, if for these alone.
+
+    Raises `ClaimsRefused` for what we cannot read.
+    """
     servers: list[str] = []
     tools: list[str] = []
     effects: list[Effect] = []
@@ -35,9 +64,10 @@ def principal_of(claims: Mapping[str, object], scopes: tuple[str, ...]) -> Princ
     rights = [Right.USE]
     places = {"server": servers, "tool": tools, "profile": profiles}
     for scope in scopes:
-        if not scope.startswith(OURS):
+        if _MEANT.search(scope) is None:
             continue
-        kind, _, value = scope.removeprefix(OURS).partition(":")
+        named, _, value = scope.removeprefix(OURS).partition(":")
+        kind = named if scope.startswith(OURS) else ""
         if kind == "effect" and value in set(Effect):
             effects.append(Effect(value))
         elif kind == "may" and value in set(Right):
@@ -51,9 +81,20 @@ def principal_of(claims: Mapping[str, object], scopes: tuple[str, ...]) -> Princ
         name=_name(claims),
         kind="token",
         scope=Scope(servers=tuple(servers), tools=tuple(tools), effects=tuple(effects)),
-        profiles=tuple(profiles),
+        profiles=_in_both(tuple(profiles), meant_for),
         rights=tuple(dict.fromkeys(rights)),
     )
+
+
+def _in_both(scoped: tuple[str, ...], meant_for: tuple[str, ...]) -> tuple[str, ...]:
+    """The profiles that scopes and audience leave; where one of the two says nothing, the other's."""
+    if not scoped or not meant_for:
+        return scoped or meant_for
+    both = tuple(name for name in scoped if name in meant_for)
+    if not both:  # which would read as: all of them
+        message = "the token's scopes name other profiles than its audience"
+        raise ClaimsRefused(message)
+    return both
 
 
 def _name(claims: Mapping[str, object]) -> str:

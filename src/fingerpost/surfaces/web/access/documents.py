@@ -2,66 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
 from fingerpost.records import Json, JsonObject
-from fingerpost.settings.model import GatewaySettings
-from fingerpost.surfaces.web.access.addresses import base_of, reachable
+from fingerpost.settings.model import SignInSettings
+from fingerpost.surfaces.web.access.addresses import base_of
+from fingerpost.surfaces.web.access.resources import Resources
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
-_PATHS: Final = ("/mcp", "/mcp/route", "/mcp/all")
 
 
 class Documents:
-    """The protected-resource metadata, and the challenge that points to them."""
+    """The protected-resource metadata, and the challenge that points to them.
 
-    def __init__(self, settings: GatewaySettings, *, bound: str, profiles: Iterable[str] = ()) -> None:
-        self._settings = settings
-        own = (settings.public_url or f"http://{reachable(bound)}").rstrip("/")
-        self._resource = _resource(settings, own)
-        self._base = base_of(self._resource) or own
-        self._profiles = profiles
-        self._prefix = urlsplit(own).path
+    Clients compare: the resource a document names must be the address it was asked for (RFC 9728, 3.3).
+    """
+
+    def __init__(self, sign_in: SignInSettings | None, resources: Resources) -> None:
+        self._sign_in = sign_in
+        self._resources = resources
 
     def all(self) -> Mapping[str, JsonObject]:
         """By path; nothing where nobody can sign in."""
-        sign_in = self._settings.sign_in
-        if sign_in is None:
+        if self._sign_in is None:
             return {}
-        document: dict[str, Json] = {
-            "resource": self._resource,
-            "authorization_servers": [sign_in.issuer],
-            "bearer_methods_supported": ["header"],
-            "resource_name": "Fingerpost",
-        }
-        if sign_in.scopes:
-            document["scopes_supported"] = [*sign_in.scopes]
-        ours = [*_PATHS, *(f"/mcp/p/{name}" for name in self._profiles)]  # those there are now
-        paths = {
-            "",
-            urlsplit(self._resource).path.rstrip("/"),
-            *ours,
-            *(f"{self._prefix}{path}" for path in ours),
-        }
-        return {f"{WELL_KNOWN}{path}": document for path in sorted(paths)}
+        main, prefix = self._resources.main, self._resources.prefix
+        named = {"": main, _path(main): main}
+        for path, resource in self._resources.at().items():
+            named[path] = named[f"{prefix}{path}"] = resource
+        return {f"{WELL_KNOWN}{path}": _document(self._sign_in, named[path]) for path in sorted(named)}
 
-    def challenge(self, error: str | None = None, scopes: tuple[str, ...] = ()) -> tuple[str, str]:
-        """The `WWW-Authenticate` header of a refusal."""
+    def challenge(self, path: str, error: str | None = None, scopes: tuple[str, ...] = ()) -> tuple[str, str]:
+        """The `WWW-Authenticate` header of a refusal at this path."""
         parts = ['realm="fingerpost"']
         if error is not None:
             parts.append(f'error="{error}"')
         if scopes:
             parts.append(f'scope="{" ".join(scopes)}"')
-        if self._settings.sign_in is not None:
-            path = urlsplit(self._resource).path.rstrip("/")
-            parts.append(f'resource_metadata="{self._base}{WELL_KNOWN}{path}"')
+        if self._sign_in is not None:
+            resource = self._resources.at().get(path, self._resources.main)
+            parts.append(f'resource_metadata="{base_of(resource)}{WELL_KNOWN}{_path(resource)}"')
         return "www-authenticate", f"Bearer {', '.join(parts)}"
 
 
-def _resource(settings: GatewaySettings, own: str) -> str:
-    """What tokens are asked for: the audience, where that is an address at all."""
-    if settings.sign_in is not None and base_of(settings.sign_in.audience) is not None:
-        return settings.sign_in.audience
-    return f"{own}/mcp"
+def _document(sign_in: SignInSettings, resource: str) -> JsonObject:
+    document: dict[str, Json] = {
+        "resource": resource,
+        "authorization_servers": [sign_in.issuer],
+        "bearer_methods_supported": ["header"],
+        "resource_name": "Fingerpost",
+    }
+    if sign_in.scopes:
+        document["scopes_supported"] = [*sign_in.scopes]
+    return document
+
+
+def _path(resource: str) -> str:
+    return urlsplit(resource).path.rstrip("/")

@@ -25,6 +25,7 @@ _FORWARDED: Final = frozenset({"forwarded", "x-forwarded-for", "x-forwarded-host
 _NEEDED = "A key is needed: send it as `Authorization: Bearer …` or `X-API-Key: …`."
 _WRONG = "The key or token is not valid. Ask whoever runs this gateway for another."
 _TOO_LITTLE = "The key or token is valid, but does not reach this endpoint."
+_NOT_ENOUGH = "The token is valid, but not taken: {reason}."
 _NOT_ALLOWED = "The key or token is valid, but its holder may not do this: it needs the right `{right}`."
 _TOO_MANY = "Too many wrong keys or tokens came from here. Wait a minute."
 _LATER = "Keys and tokens cannot be checked at the moment. Try again in a few seconds."
@@ -34,8 +35,6 @@ class Check(Protocol):
     """Looks at one kind of credential."""
 
     def remembered(self, credential: str, /) -> Known | None: ...
-
-    def has_seen(self, credential: str, /) -> bool: ...
 
     async def judge(self, credential: str, /) -> Verdict: ...
 
@@ -100,16 +99,16 @@ class Doorkeeper:
         if credential is None:
             if self._open_to_local and aim.loopback and not _through_proxy(headers):
                 return LOCAL
-            return _Refused(self._unauthorized(_NEEDED), "no credential was given")
+            return _Refused(self._unauthorized(endpoint, _NEEDED), "no credential was given")
         check = self._keys if self._tokens is None or credential.startswith(PREFIX) else self._tokens
-        # Who was let in before is not kept out because somebody else at the same address guesses.
         known = check.remembered(credential)
         if known is None:
-            if not check.has_seen(credential) and (seconds := self._tries.wait(remote)) > 0:
-                return _too_many(seconds)
+            # Looked at before anybody is told to wait: behind a proxy all come from one address, and a
+            # stranger who guesses there must not keep the others out. A right guess would be let in, too,
+            # but cannot be made: keys have 256 random bits, tokens a signature. Looking is cheap for us.
             verdict = await self._judge(check, credential)
             if not isinstance(verdict, Known):
-                return self._refused(verdict, remote)
+                return self._refused(verdict, endpoint, remote)
             known = verdict
         return self._at(endpoint, known.principal)
 
@@ -120,29 +119,34 @@ class Doorkeeper:
 
     def _at(self, endpoint: Endpoint, principal: Principal) -> Principal | _Refused:
         if endpoint.right is not None and not principal.may(endpoint.right):
-            denial = self._insufficient(_NOT_ALLOWED.format(right=endpoint.right), ())
+            denial = self._insufficient(endpoint, _NOT_ALLOWED.format(right=endpoint.right))
             return _Refused(denial, f"may not {endpoint.right}", principal.name)
         if endpoint.any_profile or principal.may_use(endpoint.profile):
             return principal
-        denial = self._insufficient(_TOO_LITTLE, ())
+        denial = self._insufficient(endpoint, _TOO_LITTLE)
         return _Refused(denial, f"may use only {', '.join(principal.profiles)}", principal.name)
 
-    def _refused(self, verdict: Unknown | Insufficient | Undecided, remote: str) -> _Refused:
+    def _refused(
+        self, verdict: Unknown | Insufficient | Undecided, endpoint: Endpoint, remote: str
+    ) -> _Refused:
         if isinstance(verdict, Undecided):
             again = ("retry-after", str(verdict.seconds))
             return _Refused(Denial(status=503, message=_LATER, headers=(again,)), verdict.reason)
         if isinstance(verdict, Insufficient):
-            return _Refused(
-                self._insufficient(_TOO_LITTLE, verdict.scopes), verdict.reason, verdict.principal
-            )
+            message = _NOT_ENOUGH.format(reason=verdict.reason)
+            denial = self._insufficient(endpoint, message, verdict.scopes)
+            return _Refused(denial, verdict.reason, verdict.principal)
+        if (seconds := self._tries.wait(remote)) > 0:
+            return _too_many(seconds)
         self._tries.failed(remote)
-        return _Refused(self._unauthorized(_WRONG, "invalid_token"), verdict.reason)
+        return _Refused(self._unauthorized(endpoint, _WRONG, "invalid_token"), verdict.reason)
 
-    def _unauthorized(self, message: str, error: str | None = None) -> Denial:
-        return Denial(status=401, message=message, headers=(self._documents.challenge(error),))
+    def _unauthorized(self, endpoint: Endpoint, message: str, error: str | None = None) -> Denial:
+        challenge = self._documents.challenge(endpoint.path, error)
+        return Denial(status=401, message=message, headers=(challenge,))
 
-    def _insufficient(self, message: str, scopes: tuple[str, ...]) -> Denial:
-        challenge = self._documents.challenge("insufficient_scope", scopes)
+    def _insufficient(self, endpoint: Endpoint, message: str, scopes: tuple[str, ...] = ()) -> Denial:
+        challenge = self._documents.challenge(endpoint.path, "insufficient_scope", scopes)
         return Denial(status=403, message=message, headers=(challenge,))
 
 

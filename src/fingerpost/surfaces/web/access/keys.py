@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from fingerpost.errors import StoreError
 from fingerpost.records import Principal, utc_now
-from fingerpost.store.keys import ApiKey
+from fingerpost.store.keys import PREFIX, ApiKey
 from fingerpost.surfaces.web.access.verdicts import Known, Undecided, Unknown, Verdict
 
 RENEW_SECONDS: Final = 3.0  # then one request looks the key up again, while others go on
@@ -59,12 +59,10 @@ class KeyCheck:
             return None
         return seen.verdict
 
-    def has_seen(self, key: str) -> bool:
-        """Whether it was a good one when it came last; it may not be any more."""
-        return _mark(key) in self._seen
-
     async def judge(self, key: str) -> Verdict:
         """Whose key this is, as the store knows it now."""
+        if not key.startswith(PREFIX):  # anybody may send us anything: no look-up for what cannot be a key
+            return Unknown("no such key")
         try:
             found = await self._book.find(key)
         except StoreError as error:

@@ -6,7 +6,8 @@ import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from itertools import islice
+from typing import Any, Final, cast
 
 import jwt
 
@@ -34,11 +35,18 @@ class _Seen:
 
 
 class TokenCheck:
-    """Tells whose token it is."""
+    """Tells whose token it is. `audiences` are those taken now, each with the profile it is bound to."""
 
-    def __init__(self, settings: SignInSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        settings: SignInSettings,
+        *,
+        audiences: Callable[[], Mapping[str, str | None]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         refuse(sign_in_flaws(settings))
         self._settings = settings
+        self._audiences = audiences or (lambda: {settings.audience: None})
         self._clock = clock
         self._issuer = Issuer(settings, clock=clock)
         self._seen: OrderedDict[bytes, _Seen] = OrderedDict()
@@ -50,23 +58,21 @@ class TokenCheck:
             return None
         return seen.verdict if isinstance(seen.verdict, Known) else None
 
-    def has_seen(self, token: str) -> bool:
-        """Whether it was a good one when it came last; it may not be any more."""
-        return _mark(token) in self._seen
-
     async def judge(self, token: str) -> Verdict:
         """Whose token this is: signed by the issuer, for us, now, with the scopes we ask for."""
         if len(token) > LONGEST_TOKEN:
             return Unknown("the token is too long")
+        audiences = self._audiences()
         try:
-            claims = await self._claims(token)
+            claims = await self._claims(token, tuple(audiences))
+            expires = float(claims["exp"])
         except IssuerUnreachable as error:
             return Undecided(f"the issuer's keys cannot be had: {error}")
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
             return Unknown(f"{type(error).__name__}: {error}")
-        scopes = scopes_of(claims)
         try:
-            principal = principal_of(claims, scopes)
+            scopes = scopes_of(claims)
+            principal = principal_of(claims, scopes, meant_for=_meant_for(claims["aud"], audiences))
         except ClaimsRefused as refused:
             return Insufficient(str(refused))
         missing = [scope for scope in self._settings.scopes if scope not in scopes]
@@ -74,12 +80,12 @@ class TokenCheck:
             reason = f"the token lacks the scope {' '.join(missing)}"
             return Insufficient(reason, self._settings.scopes, principal.name)
         known = Known(principal)
-        self._seen[_mark(token)] = _Seen(known, self._clock() + FRESH_SECONDS, float(claims["exp"]))
+        self._seen[_mark(token)] = _Seen(known, self._clock() + FRESH_SECONDS, expires)
         if len(self._seen) > _REMEMBERED:
             self._seen.popitem(last=False)
         return known
 
-    async def _claims(self, token: str) -> Mapping[str, Any]:
+    async def _claims(self, token: str, audiences: tuple[str, ...]) -> Mapping[str, Any]:
         header = jwt.get_unverified_header(token)
         algorithm = header.get("alg")
         if algorithm not in self._settings.algorithms:
@@ -88,27 +94,34 @@ class TokenCheck:
         if str(header.get("typ", "")).lower() not in _TYPES:
             message = "this is not an access token"
             raise ValueError(message)
-        fitting = [
-            key for entry in await self._issuer.keys_for(header.get("kid")) if (key := _key(entry, algorithm))
-        ]
-        for key in fitting[:MOST_TRIED]:
+        entries = await self._issuer.keys_for(header.get("kid"))
+        fitting = (key for entry in entries if (key := _key(entry, algorithm)))
+        for key in islice(fitting, MOST_TRIED):
             try:
-                return self._decoded(token, key)
+                return self._decoded(token, key, audiences)
             except jwt.InvalidSignatureError:
                 continue
         message = "no key of the issuer fits the token"
         raise ValueError(message)
 
-    def _decoded(self, token: str, key: jwt.PyJWK) -> Mapping[str, Any]:
+    def _decoded(self, token: str, key: jwt.PyJWK, audiences: tuple[str, ...]) -> Mapping[str, Any]:
         return jwt.decode(
             token,
             key,
             algorithms=[key.algorithm_name],
-            audience=self._settings.audience,
+            audience=audiences,
             issuer=self._settings.issuer,
             leeway=LEEWAY_SECONDS,
             options={"require": ["exp", "iss", "aud", "sub"], "enforce_minimum_key_length": True},
         )
+
+
+def _meant_for(audience: object, audiences: Mapping[str, str | None]) -> tuple[str, ...]:
+    """The profiles a token is bound to by the endpoints it was asked for; none when by one it is not."""
+    listed = cast("list[object]", audience) if isinstance(audience, list) else [audience]
+    taken = [audiences[entry] for entry in listed if isinstance(entry, str) and entry in audiences]
+    profiles = tuple(name for name in taken if name is not None)
+    return profiles if len(profiles) == len(taken) else ()
 
 
 def _key(entry: Jwk, algorithm: str) -> jwt.PyJWK | None:

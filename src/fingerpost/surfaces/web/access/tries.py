@@ -1,7 +1,9 @@
-"""How often somebody may fail before they have to wait.
+"""How often somebody may fail before they are told to wait.
 
-Guessing a key is hopeless anyway. The bound is there so that trying costs us
-neither the database's time nor an endless audit trail.
+Guessing a key is hopeless anyway: it has 256 random bits. The bound is there to
+tell a client that goes on and on with a wrong one, and to keep the audit trail
+from growing without end. It is for those who fail: behind a proxy everybody
+comes from one address, so a good credential is let in whatever was tried there.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ class Tries:
         self._failures: OrderedDict[str, deque[float]] = OrderedDict()
 
     def wait(self, remote: str) -> float:
-        """How many seconds this remote has to wait; 0 when it may try."""
+        """How many seconds this remote has to wait; 0 when it may fail once more."""
         failures = self._failures.get(remote)
         if failures is None or len(failures) < self._limit:
             return 0.0

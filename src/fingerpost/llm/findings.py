@@ -1,0 +1,120 @@
+"""What ordinary exchanges show of one model: facts, and what they rest on.
+
+That a model takes no tools is believed slowly, because nothing could show the contrary
+any more: tools are not given to it from then on. So it takes several replies in a row,
+it is not believed for long, and what looks otherwise ends it at once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Final
+
+from fingerpost.errors import ModelRefused
+from fingerpost.frozen import frozen
+from fingerpost.llm.base import ModelReply, ModelRequest
+from fingerpost.llm.capabilities import Capabilities, has_called, is_finished
+from fingerpost.llm.fields import mapping, parsed
+from fingerpost.llm.structured import structured
+
+ENOUGH_MISSED: Final = 3  # replies in a row without the call we required
+BELIEVED_S: Final = 86_400.0  # that a model takes no tools: servers and models behind an address change
+_TOOLS: Final = r"(?:tools|tool[ _-]?(?:use|calls?|calling)|function[ _-]?(?:calls?|calling))"
+# As Ollama, vLLM, llama.cpp, OpenRouter and others say it. What is said of one tool or of tools together
+# with something else is no such thing.
+_TAKES_NONE: Final = re.compile(
+    rf"\b(?:(?:does|do) not|doesn't|don't) support {_TOOLS}\b(?! (?:with|when|while|if|together)\b)"
+    rf"|\b{_TOOLS} (?:is|are) (?:not supported|unsupported)(?! (?:with|when|while|if|together)\b)"
+    r"|\btool choice requires --|\btools param requires --"
+    rf"|\bno endpoints found that support {_TOOLS}\b",
+    re.IGNORECASE,
+)
+
+
+@frozen
+class Findings:
+    """Of one model. `missed` lasts as long as we run; the rest can be written down."""
+
+    json_schema: bool | None = None
+    tools: bool | None = None
+    without_since: float | None = None  # when it was found to take no tools, in seconds since 1970
+    missed: int = 0
+
+    @classmethod
+    def of(cls, known: Capabilities, now: float) -> Findings:
+        """As found out on purpose."""
+        since = now if known.tools is False else None
+        return cls(json_schema=known.json_schema, tools=known.tools, without_since=since)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(json_schema=self.json_schema, tools=self.tools)
+
+    def at(self, now: float) -> Findings:
+        """What of it is still believed. A time in the future is that of a clock put right since."""
+        since = self.without_since
+        if self.tools is not False or (since is not None and 0 <= now - since < BELIEVED_S):
+            return self
+        return replace(self, tools=None, without_since=None, missed=0)
+
+    def after(self, request: ModelRequest, reply: ModelReply, now: float) -> Findings:
+        """What is known after an ordinary exchange.
+
+        A reply outside its schema tells of a server that ignores what it was asked. A good one is no
+        proof of the contrary where that was seen once: a good model may have been lucky.
+        """
+        schema = self.json_schema
+        if request.schema is not None and schema is not False and not reply.tool_calls and is_finished(reply):
+            schema = structured(reply.text, request.schema.schema) is not None
+        return replace(self._tools_after(request, reply, now), json_schema=schema)
+
+    def after_refusal(self, request: ModelRequest, error: ModelRefused, now: float) -> Findings:
+        """A server that says itself that it takes no tools is believed at once."""
+        if not request.tools or not _TAKES_NONE.search(str(error)):
+            return self
+        return replace(self, tools=False, without_since=now, missed=0)
+
+    def _tools_after(self, request: ModelRequest, reply: ModelReply, now: float) -> Findings:
+        if reply.tool_calls:
+            called = bool(request.tools) and has_called(reply, request.tools)
+            tools = (
+                True if called else self.tools or None
+            )  # one that was given none can call them all the same
+            return replace(self, tools=tools, without_since=None, missed=0)
+        if self.tools is not None or not _must_call(request) or not is_finished(reply):
+            return self
+        if self.missed + 1 < ENOUGH_MISSED:
+            return replace(self, missed=self.missed + 1)
+        return replace(self, tools=False, without_since=now, missed=0)
+
+    def to_bytes(self) -> bytes:
+        kept = {"json_schema": self.json_schema, "tools": self.tools, "without_since": self.without_since}
+        return json.dumps(kept).encode()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Findings:
+        """What was written; nothing known where that cannot be read."""
+        try:
+            fields = mapping(parsed(content))
+        except ValueError:
+            return cls()
+        return cls(
+            json_schema=_fact(fields.get("json_schema")),
+            tools=_fact(fields.get("tools")),
+            without_since=_time(fields.get("without_since")),
+        )
+
+
+def _must_call(request: ModelRequest) -> bool:
+    """Whether we required a call. What a caller requires may make no sense for what they ask."""
+    return bool(request.tools) and request.tool_choice == "required" and not request.choice_is_callers
+
+
+def _fact(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _time(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

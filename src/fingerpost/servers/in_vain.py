@@ -1,0 +1,56 @@
+"""Questions that a server can put in the older era alone.
+
+In the newer era a tool asks by its answer. One that asks in the middle of its work, as it could before, fails
+there: the libraries servers are made with refuse it, each in its own sentence, all of them with these words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, cast
+
+from fingerpost.errors import ToolFailed
+from fingerpost.records import Json, JsonObject
+
+OLDER: Final = "2025-11-25"
+INVALID_REQUEST: Final = -32600  # what the MCP library answers with
+_WORDS: Final = "server-initiated requests"
+_LOOKED_AT: Final = 1000  # characters: a long text is no such sentence
+
+
+class AskedInVain(ToolFailed):
+    """The tool failed because its server could not ask. `result` is what it said of that, if it was a result.
+
+    `again`: the same call, made once more, can be asked about.
+    """
+
+    def __init__(self, message: str, *, server: str, code: int, data: object, again: bool) -> None:
+        super().__init__(message, server=server, code=code, data=data)
+        self.result: JsonObject | None = None
+        self.again = again
+
+
+def could_not_ask(failed: JsonObject | ToolFailed) -> bool:
+    """Whether this failure is that of a server which wanted to ask something."""
+    said = [str(failed)] if isinstance(failed, ToolFailed) else _texts(failed)
+    return any(_WORDS in text[:_LOOKED_AT] for text in said)
+
+
+def in_vain(server: str, failed: JsonObject | ToolFailed, advice: str, *, again: bool) -> AskedInVain:
+    """The same failure, with what helps against it."""
+    if isinstance(failed, ToolFailed):
+        message = f"{str(failed).rstrip('.')}. {advice}"
+        return AskedInVain(message, server=server, code=failed.code, data=failed.data, again=again)
+    texts = [*_texts(failed), advice]
+    error = AskedInVain("\n".join(texts), server=server, code=INVALID_REQUEST, data=None, again=again)
+    content = cast("Sequence[Json]", failed["content"])
+    error.result = {**failed, "content": [*content, {"type": "text", "text": advice}]}
+    return error
+
+
+def _texts(result: JsonObject) -> list[str]:
+    content = result.get("content")
+    if not isinstance(content, list | tuple):
+        return []
+    blocks = [block for block in cast("Sequence[Json]", content) if isinstance(block, dict)]
+    return [text for block in blocks if isinstance(text := cast("JsonObject", block).get("text"), str)]

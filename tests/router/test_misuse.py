@@ -1,0 +1,127 @@
+"""A router that is asked what it cannot do says so, in errors of ours."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fingerpost import Router
+from fingerpost.errors import CallError, ConfigError
+from fingerpost.events import CallFinished
+from fingerpost.events.codec import decode, encode
+from fingerpost.records import check_json
+from fingerpost.records.json import as_valid_json
+from fingerpost.router.arguments import check_arguments
+from fingerpost.testing import tool_server
+from tests.learning.conftest import MAIL, office, settings
+from tests.requirements import proves
+
+HALF = "\ud800"
+TOOL = "mail/search_mail"
+
+
+@proves("H5")
+@pytest.mark.parametrize("arguments", [{"words": f"a{HALF}b"}, {f"w{HALF}": 1}, {"words": [{"deep": HALF}]}])
+async def test_a_call_with_half_a_character_is_on_record(
+    tmp_path: Path, arguments: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with office(tmp_path) as (router, sink):
+        outcome = await router.call(TOOL, arguments)
+        await router.store.journal.flush()
+        told = [event for event in sink.events if event.kind.startswith("call_")]
+        kept = await router.store.journal.newest(kinds=tuple({event.kind for event in told}), limit=100)
+        assert router.store.statistics.rejected == 0
+    assert outcome is not None
+    assert sorted(entry.event.event_id for entry in kept) == sorted(event.event_id for event in told)
+    assert any(isinstance(event, CallFinished) for event in told)
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def _endless() -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    made["itself"] = {"and": [made]}
+    return made
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        None,
+        [1],
+        "words",
+        5,
+        {"words": object()},
+        {"words": {1}},
+        {1: 2},
+        {"a": HALF, "b": object()},
+        _endless(),
+    ],
+    ids=lambda given: type(given).__name__,
+)
+async def test_arguments_that_are_no_json_object_are_refused(tmp_path: Path, arguments: object) -> None:
+    async with office(tmp_path) as (router, sink):
+        with pytest.raises(CallError, match="the arguments") as refused:
+            await router.call(TOOL, cast("dict[str, Any]", arguments))
+        assert refused.value.hint
+        assert not [event for event in sink.events if event.kind.startswith("call_")]
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text(st.characters(), max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(st.characters(), max_size=3), inner),
+    max_leaves=8,
+)
+
+
+@given(_JSON)
+def test_any_json_can_be_made_valid_and_what_is_valid_stays(value: object) -> None:
+    made = as_valid_json(value)
+    assert check_json(made) is None
+    if check_json(value) is None:
+        assert made == value
+    check_arguments({"value": value})
+
+
+@proves("H5")
+@given(st.text(st.characters(categories=("Cs", "Ll", "Lo", "So")), max_size=20))
+def test_any_text_in_an_event_can_be_written_and_read(text: str) -> None:
+    event = CallFinished(call_id="c", tool=text, success=False, detail=text)
+    read = decode(encode(event))
+    assert isinstance(read, CallFinished)
+    assert read.tool == as_valid_json(text)
+
+
+async def test_two_servers_of_one_name_are_a_mistake_in_the_set_up(tmp_path: Path) -> None:
+    spec = tool_server("mail", MAIL).spec()
+    with pytest.raises(ConfigError, match="two servers named 'mail'"):
+        async with Router([spec, spec], settings=settings(tmp_path)):
+            pass  # pragma: no cover
+
+
+ASKED: dict[str, Callable[[Router], Awaitable[object]]] = {
+    "route": lambda router: router.route("find the mail of Kim"),
+    "narrow": lambda router: router.narrow("find the mail of Kim"),
+    "call": lambda router: router.call(TOOL, {}),
+    "settle": lambda router: router.settle(0.1),
+    "feedback": lambda router: router.feedback("pkt_1", "good", by="dana"),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("ever", [True, False])
+async def test_a_closed_router_says_so(
+    tmp_path: Path, asked: str, ever: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    router = Router([tool_server("mail", MAIL).spec()], settings=settings(tmp_path))
+    if ever:
+        async with router:
+            await router.narrow("find the mail of Kim")
+    with pytest.raises(ConfigError, match="the router is not open"):
+        await ASKED[asked](router)
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]

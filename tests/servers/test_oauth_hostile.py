@@ -1,0 +1,175 @@
+"""Signing in to servers that lead elsewhere, and at authorities nobody should sign in at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from fingerpost.errors import ServerUnavailable
+from fingerpost.records import OAuthSpec
+from fingerpost.servers import Server, login
+from fingerpost.testing import MemoryTokens, served
+from tests.requirements import proves
+from tests.servers.authority import Authority
+from tests.servers.support import PATIENCE, pool
+from tests.servers.test_oauth import person, protected
+
+METADATA = "http://169.254.169.254/prm"
+
+
+@dataclass
+class Hostile:
+    """A server and its authority in one, which say what a test has them say, and remember what was asked."""
+
+    base: str = ""
+    challenge: str | None = None  # where its metadata are, if not where they are
+    authorities: list[str] = field(default_factory=list[str])
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])  # None: left out
+    answers: dict[str, Response] = field(default_factory=dict[str, Response])
+    asked: list[str] = field(default_factory=list[str])
+
+    async def answer(self, request: Request) -> Response:
+        path = request.url.path
+        self.asked.append(path)
+        if path in self.answers:
+            return self.answers[path]
+        if path == "/mcp":
+            where = self.challenge or f"{self.base}/.well-known/oauth-protected-resource"
+            return Response(
+                status_code=401, headers={"www-authenticate": f'Bearer resource_metadata="{where}"'}
+            )
+        if path == "/.well-known/oauth-protected-resource":
+            named = self.authorities or [self.base]
+            return JSONResponse({"resource": f"{self.base}/mcp", "authorization_servers": named})
+        if path == "/.well-known/oauth-authorization-server":
+            return JSONResponse({name: value for name, value in self.said().items() if value is not None})
+        if path == "/register":
+            return JSONResponse({**json.loads(await request.body()), "client_id": "c"}, status_code=201)
+        return Response(status_code=404)
+
+    def said(self) -> dict[str, Any]:
+        return {
+            "issuer": self.base,
+            "authorization_endpoint": f"{self.base}/authorize",
+            "token_endpoint": f"{self.base}/token",
+            "registration_endpoint": f"{self.base}/register",
+            "code_challenge_methods_supported": ["S256"],
+            **self.metadata,
+        }
+
+
+@asynccontextmanager
+async def hostile() -> AsyncGenerator[Hostile]:
+    made = Hostile()
+    app = Starlette(routes=[Route("/{path:path}", made.answer, methods=["GET", "POST"])])
+    async with served(app) as made.base:
+        yield made
+
+
+async def refusal(server: Hostile, oauth: OAuthSpec | None = None) -> str:
+    """Why the sign-in failed, no browser having been opened, nothing registered and nothing kept."""
+    tokens, opened = MemoryTokens(), list[str]()
+    spec = Server.http("odd", f"{server.base}/mcp", oauth=oauth)
+    with pytest.raises(ServerUnavailable) as raised:
+        await login(spec, tokens, open_browser=opened.append, timeout=PATIENCE)
+    assert (opened, tokens.entries) == ([], {})
+    assert "/register" not in server.asked
+    return str(raised.value)
+
+
+@proves("H13")
+@pytest.mark.parametrize("address", [METADATA, "http://[::ffff:169.254.169.254]/prm", "file:///etc/passwd"])
+async def test_a_refusal_that_points_elsewhere_is_not_followed(address: str) -> None:
+    async with hostile() as server:
+        server.challenge = address
+        said = await refusal(server)
+        assert server.asked == ["/mcp"]
+    assert said.startswith("signing in to odd failed: it pointed to ")
+    assert "169.254.169.254" in said or "/etc/passwd" in said or "a9fe" in said
+    assert "was not followed" in said
+
+
+@proves("H13")
+@pytest.mark.parametrize(
+    "authority", ["http://169.254.169.254/", "https://169.254.169.254", "http://10.0.0.1"]
+)
+async def test_an_authority_in_an_odd_place_is_not_asked(authority: str) -> None:
+    async with hostile() as server:
+        server.authorities = [authority]
+        said = await refusal(server)
+    assert f"{authority.rstrip('/')}/.well-known/oauth-authorization-server" in said
+    assert "was not followed" in said
+
+
+@proves("H13")
+@pytest.mark.parametrize("registered", [False, True])
+@pytest.mark.parametrize(
+    ("endpoint", "address"),
+    [
+        ("authorization_endpoint", "http://phish.example/login"),
+        ("authorization_endpoint", METADATA),
+        ("token_endpoint", "http://10.0.0.1/token"),
+        ("token_endpoint", "https://169.254.169.254/token"),
+        ("registration_endpoint", METADATA),
+    ],
+)
+async def test_no_endpoint_in_an_odd_place_is_used(endpoint: str, address: str, registered: bool) -> None:
+    async with hostile() as server:
+        server.metadata = {endpoint: address}
+        said = await refusal(server, OAuthSpec(client_id="by-hand") if registered else None)
+    assert f"it pointed to {address} " in said
+    assert "was not followed" in said
+
+
+def agreeing(url: str) -> None:
+    """A browser that comes straight back, as from an authority that asks nothing."""
+    query = parse_qs(urlsplit(url).query)
+    person(f"{query['redirect_uri'][0]}?code=c0de&state={query['state'][0]}")
+
+
+@proves("H13")
+async def test_nobody_is_redirected_elsewhere_with_a_code() -> None:
+    async with hostile() as server, hostile() as thief:
+        server.answers["/token"] = RedirectResponse(f"{thief.base}/token", status_code=307)
+        spec = Server.http("odd", f"{server.base}/mcp")
+        with pytest.raises(ServerUnavailable, match="not followed"):
+            await login(spec, MemoryTokens(), open_browser=agreeing, timeout=PATIENCE)
+        assert "/token" in server.asked
+        assert thief.asked == []
+
+
+@proves("H13")
+@pytest.mark.parametrize("registered", [False, True])
+@pytest.mark.parametrize("methods", [None, [], ["plain"], ["s256"]])
+async def test_without_pkce_nobody_signs_in(methods: list[str] | None, registered: bool) -> None:
+    async with hostile() as server:
+        server.metadata = {"code_challenge_methods_supported": methods}
+        said = await refusal(server, OAuthSpec(client_id="by-hand") if registered else None)
+    assert "does not say that it supports PKCE by S256" in said
+    assert ("plain" in said) == (methods == ["plain"])
+
+
+@proves("H13")
+async def test_a_kept_sign_in_is_not_renewed_where_none_would_lead_today() -> None:
+    authority, tokens = Authority(), MemoryTokens()
+    authority.lifetime = -1  # to be renewed at once
+    async with protected(authority) as url, hostile() as thief:
+        spec = Server.http("locked", url)
+        await login(spec, tokens, open_browser=person, timeout=PATIENCE)
+        kept = json.loads(tokens.entries["locked"])
+        # Not loopback by its name, so not to be followed; yet whoever does comes out at the thief's.
+        kept["authority"]["token_endpoint"] = f"{thief.base.replace('127.0.0.1', '0.0.0.0')}/token"
+        await tokens.put("locked", json.dumps(kept).encode())
+        async with pool(spec, tokens=tokens) as servers:
+            assert "needs signing in (HTTP 401)" in (servers.status("locked").reason or "")
+        assert thief.asked == []
