@@ -27,7 +27,6 @@ from tests.gateway.methods_kit import (
     reading,
     request,
     text_of,
-    until,
 )
 from tests.requirements import proves
 from tests.turns import turns_during
@@ -269,7 +268,7 @@ async def test_names_without_a_prefix(tmp_path: Path) -> None:
 
 async def _called(it: House, name: str) -> str:
     """What the tool says, once it is there."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while True:
             with suppress(Refusal):
                 return text_of(await it.call(name))
@@ -282,16 +281,14 @@ async def test_a_tool_that_a_server_got_without_a_word_is_found(tmp_path: Path) 
     shop = tool_server("shop", (reading("price"),))
     limits = {"relist_seconds": 0.0}
     async with house(tmp_path, shop.spec(era="2025-11-25"), limits=limits) as it:
-        it.crowd.listeners += [request("initialize", session="one")]
         assert await it.names() == ["shop__price", "read_result"]
         shop.change_silently((reading("price"), reading("stock", number="integer")))
         assert await _called(it, "shop__stock") == "{}"
         shop.change_silently((reading("price"), reading("stock"), reading("rating")))
-        with anyio.fail_after(20):  # a list that took long to read is not read again at once
+        with anyio.fail_after(60):
             # Whoever looks has it read behind their answer.
             while "shop__rating" not in await it.names():  # noqa: ASYNC110 - it comes by looking
                 await anyio.sleep(0.05)
-        await until(lambda: "notifications/tools/list_changed" in it.crowd.of("one"))
         with pytest.raises(Refusal, match="Unknown tool"):
             await it.call("shop__imagined")
 

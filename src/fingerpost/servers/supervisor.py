@@ -41,7 +41,7 @@ DEBOUNCE_SECONDS = 0.1  # a server that adds ten tools says so ten times
 SUBSCRIBE_SECONDS = 0.5  # a slow subscription does not delay readiness; the list is then read twice
 DROPPED_EVENTS = 100  # of one listing; the status counts them all
 LOOK_NOW_SECONDS = 5.0  # after which a list is read again when something is asked for that is not in it
-SELDOM = 100  # reading a list may take one part in so many of the time
+SECONDS_PER_TOOL = 0.01  # a long list is read again less often
 ANNOUNCED = ("tools", "prompts", "resources")
 
 
@@ -78,7 +78,6 @@ class Supervisor:
         self._list_begun = False
         self._listing_lock = anyio.Lock()
         self._listed_at = -math.inf
-        self._listing_took = 0.0
 
     async def until_settled(self) -> None:
         """Return when the server can be asked, or is known to be down or disabled."""
@@ -189,11 +188,9 @@ class Supervisor:
             self._stale.set()
 
     async def _list(self, connection: Connection) -> Listing:
-        began = anyio.current_time()
         listing = await connection.list_tools()
         await self._shared.study(listing)
         self._listed_at = anyio.current_time()
-        self._listing_took = self._listed_at - began
         return listing
 
     def _go_up(self, connection: Connection, *, milliseconds: float) -> None:
@@ -257,10 +254,10 @@ class Supervisor:
                 await self.relist(self.connection)
 
     def _may_have_changed(self, seconds: float) -> bool:
-        """A server that says when its list changes is believed; a list that takes long is read seldom."""
+        """A server that says when its list changes is believed; a long list is read less often."""
         if self.connection is None or self.connection.announces("tools"):
             return False
-        return anyio.current_time() - self._listed_at > max(seconds, SELDOM * self._listing_took)
+        return anyio.current_time() - self._listed_at > max(seconds, SECONDS_PER_TOOL * self.tool_count)
 
     async def _listen(self, connection: Connection, subscribed: anyio.Event) -> None:
         """Hold a subscription open; after every break, subscribe and list again."""
