@@ -45,9 +45,8 @@ class Endings:
 
     def away(self, absence: Absence) -> Outcome:
         """The tool is known and not to be had now."""
-        content = f"{absence.tool} is not available: {absence.reason}"
         return self.failure(
-            absence.tool, ErrorKind.UNAVAILABLE, content, detail=absence.reason, fix=absence.fix
+            absence.tool, ErrorKind.UNAVAILABLE, absence.told, detail=absence.reason, fix=absence.fix
         )
 
     def invalid(

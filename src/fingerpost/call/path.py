@@ -228,11 +228,14 @@ class CallPath:
         if away is None:
             return None
         scopes = bounded_by(context.scopes, context.profile, self._bounds)
-        if (card := self._catalog.away.get(away.tool)) is not None and hidden_tools(
-            self._rules, (card,), caller=context.caller, profile=context.profile, scopes=scopes
-        ):
-            return None
-        return away if any(within(scopes, away.server, away.tool, one) for one in away.effects) else None
+        card = self._catalog.away.get(away.tool)
+        if card is None:  # nobody has seen its definition
+            theirs = any(within(scopes, away.server, away.tool, one) for one in away.effects)
+        else:
+            theirs = not hidden_tools(
+                self._rules, (card,), caller=context.caller, profile=context.profile, scopes=scopes
+            )
+        return away if theirs else None
 
     def check(self, wish: ToolCall) -> Checked:
         """What would become of the call's name and arguments. Nothing runs, nobody is asked or told."""

@@ -29,6 +29,11 @@ class Absence:
     fix: str
     effects: frozenset[Effect] = frozenset(Effect)  # any, where nobody has seen its definition
 
+    @property
+    def told(self) -> str:
+        """What whoever called it hears."""
+        return f"{self.tool} is not available: {self.reason}"
+
 
 def changed(card: ToolCard) -> Absence:
     """It waits for a person to accept what its server made of it."""

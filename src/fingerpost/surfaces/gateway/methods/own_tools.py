@@ -88,7 +88,7 @@ class OwnTools:
         seen = resolve(wish, offer.view.visible)
         if isinstance(seen, NotFound):
             if not seen.ambiguous and (away := self._router.calls.away(wish, context_of(request, offer))):
-                return _wrong(f"{away.tool} is not available: {away.reason}. {away.fix}")
+                return _wrong(f"{away.told}. {away.fix}")
             unknown = UnknownTool(name, seen, offer.view.visible)
             return _wrong(f"{unknown.message}. find_tools finds the right name.")
         budget = max(self._settings.gateway.find_tokens, self._settings.digest.max_tokens)
