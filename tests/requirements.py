@@ -169,7 +169,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     "F49": Requirement("A secret in arguments, results or errors is masked everywhere"),
     # N. Narrowing
     "N1": Requirement("What policy hides from a caller is never found"),
-    "N2": Requirement("Words serve at once while vectors are made; a changed tool is encoded alone"),
+    "N2": Requirement(
+        "Words serve at once while vectors are made, likely tools first; a changed one is encoded alone"
+    ),
     "N3": Requirement("A request that asks for several things gets tools for each"),
     "N4": Requirement("Every candidate says by signal why it stands where it does, every loser why it lost"),
     "N5": Requirement("Hebrew requests find tools described in English, offline"),

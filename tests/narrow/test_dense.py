@@ -16,6 +16,7 @@ from fingerpost.narrow.lexical import LexicalScorer
 from fingerpost.narrow.text import sentences_of, tool_text
 from fingerpost.records import ToolCard
 from tests.narrow.scoring import EVERYDAY, WordEncoder, ask, best, cards, tool
+from tests.requirements import proves
 
 LONG_WAIT = 30.0
 LONG_REQUEST = (
@@ -179,6 +180,42 @@ def test_new_tools_score_nan_and_the_others_go_on() -> None:
         encoder.go_on.set()
     assert np.isfinite(scores[:-1]).all()
     assert np.isnan(scores[-1])
+
+
+class HeldInTheBackground(WordEncoder):
+    """Threads of the background wait until they may go on; whoever asks does not."""
+
+    def encode(self, text: str) -> Vector:
+        if threading.current_thread().name == "fingerpost-vectors":
+            return super().encode(text)
+        return WordEncoder().encode(text)
+
+
+@proves("N2")
+def test_tools_that_are_likely_meant_get_their_vectors_first_with_the_request() -> None:
+    encoder = HeldInTheBackground()
+    encoder.go_on.clear()
+    keys = [card.key for card in EVERYDAY]
+    wanted = ["files/write_file", "github/delete_branch"]
+    with DenseScorer(encoder) as scorer:
+        scorer.prepare(EVERYDAY)
+        scorer.hasten([keys.index(key) for key in wanted])
+        scores = scorer.scores(ask("anything"))
+        encoder.go_on.set()
+        assert scorer.wait(LONG_WAIT)
+        assert scorer.ready == 1.0
+    assert [key for key, score in zip(keys, scores, strict=True) if np.isfinite(score)] == wanted
+    assert len(encoder.encoded) == len(keys) - len(wanted)  # none of them twice
+
+
+def test_what_is_made_with_a_request_is_kept_like_the_rest(tmp_path: Path) -> None:
+    with DenseScorer(WordEncoder(), folder=tmp_path) as scorer:
+        scorer.prepare(EVERYDAY)
+        scorer.hasten(range(len(EVERYDAY)))
+        assert scorer.wait(LONG_WAIT)
+    second = WordEncoder()
+    prepared(second, EVERYDAY, tmp_path).close()
+    assert not second.encoded
 
 
 def test_waiting_has_an_end() -> None:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fingerpost.catalog import Snapshot
+from fingerpost.narrow.base import Query
+from fingerpost.narrow.columns import Scores
+from fingerpost.narrow.dense import DenseScorer
+from fingerpost.narrow.dense.encoder import shared_encoder
 from fingerpost.narrow.narrower import Narrower
 from fingerpost.narrow.parts import shipped
 from fingerpost.narrow.request import NarrowRequest
@@ -16,6 +23,7 @@ from fingerpost.records import HiddenTool, Message, ServerChoice
 from tests.narrow.narrowing import candidate, narrowed, narrower_of, offered, settings_of, snapshot_of, tool
 from tests.requirements import proves
 
+VERBS = ("read", "write", "move", "delete", "copy", "open", "close", "search", "edit", "list")
 OFFICE = {
     "calendar": [
         tool("create_event", "Put an event or appointment into the calendar.", "title", "start"),
@@ -322,6 +330,44 @@ def test_a_hebrew_request_finds_a_tool_described_in_english() -> None:
     assert offered(narrowed("מה תחזית מזג האוויר למחר באוסלו?", OFFICE))[0] == "weather/get_forecast"
     both = narrowed("תחפש טיסות מרומא לאוסלו ותשלח מייל לדנה", OFFICE)
     assert {"travel/search_flights", "mail/send_email"} <= set(offered(both))
+
+
+class OnlyOneServerIsReady(DenseScorer):
+    """The real encoder over a catalog whose first server alone has its vectors yet."""
+
+    def __init__(self, server: str, snapshot: Snapshot) -> None:
+        super().__init__(shared_encoder())
+        self._absent = np.array([card.server != server for card in snapshot.cards])
+        self.hastened: list[list[int]] = []
+
+    @property
+    def ready(self) -> float:
+        return 0.5
+
+    def hasten(self, rows: Sequence[int]) -> None:
+        self.hastened.append(list(rows))
+
+    def scores(self, query: Query) -> Scores:
+        return np.where(self._absent, np.float32(np.nan), super().scores(query)).astype(np.float32)
+
+
+@proves("N2")
+def test_tools_of_another_matter_do_not_spoil_those_that_are_not_ready_yet() -> None:
+    """The vectors of a catalog come server by server; the words of the others still count in full."""
+    files = [tool(f"{verb}_file", f"{verb.title()}s a file on the disk.", "path") for verb in VERBS]
+    tools = {"files": files, "time": [tool("current_time", "The time it is now in a city.", "city")]}
+    snapshot, settings = snapshot_of(tools), settings_of(dense=True)
+    meaning = OnlyOneServerIsReady("files", snapshot)
+    narrower = Narrower(settings, parts=replace(shipped(settings), meaning=meaning))
+    narrower.prepare(snapshot)
+    try:
+        assert narrower.settle(50)
+        early = narrower.narrow(NarrowRequest(text="What time is it in Oslo right now?"))
+    finally:
+        narrower.close()
+    assert offered(early)[0] == "time/current_time"
+    assert early.shortlist.fit > 0.25  # it is not "no tool here is meant for that"
+    assert meaning.hastened[0][0] == [card.key for card in snapshot.cards].index("time/current_time")
 
 
 @proves("N2")

@@ -35,7 +35,7 @@ SERVER_BEST: Final = 3
 # Meaning as words would suggest it, for a catalog whose vectors are still being made.
 _USUAL_LEVEL: Final = 0.15
 _USUAL_SLOPE: Final = 0.9
-_LEAST_ROWS: Final = 8
+_TRUST: Final = 0.5  # in what is usual, as much as in so large a sum of squares of what was seen
 
 
 @frozen
@@ -94,14 +94,14 @@ def blend(words: Scores, meaning: Scores | None, share: float) -> Evidence:
 
 
 def _expected(words: Scores, meaning: Scores, known: NDArray[np.bool_]) -> Scores:
-    """A straight line through the tools that have both."""
-    x, y = words[known], meaning[known]
-    spread = float(x.var())
-    if len(x) < _LEAST_ROWS or spread < 1e-6:
-        return _USUAL_LEVEL + _USUAL_SLOPE * words
-    slope = float(((x - x.mean()) * (y - y.mean())).mean()) / spread
-    slope = min(max(slope, 0.0), 2 * _USUAL_SLOPE)
-    return np.asarray(float(y.mean()) + slope * (words - float(x.mean())), np.float32)
+    """A straight line: the usual one, bent by the tools that have both.
+
+    Tools whose words all say little bend it little. They are those of one server, say, whose vectors
+    were made first, and what lies far from them is not to be guessed from them.
+    """
+    x, y = words[known], meaning[known] - _USUAL_LEVEL
+    slope = (_TRUST * _USUAL_SLOPE + float(x @ y)) / (_TRUST + float(x @ x))
+    return np.asarray(_USUAL_LEVEL + min(max(slope, 0.0), 2 * _USUAL_SLOPE) * words, np.float32)
 
 
 def server_bonus(base: Scores, columns: Columns, eligible: Rows) -> Share:

@@ -59,6 +59,10 @@ class Meaning(Words, Protocol):
         """The share of the cards whose vectors are there."""
         ...
 
+    def hasten(self, rows: Sequence[int]) -> None:
+        """The cards in these rows are likely to be meant: make their vectors first, in a moment."""
+        ...
+
     def query_vector(self, text: str) -> Vector:
         """The request as a vector. Raises a `FingerpostError` when there is no encoder."""
         ...

@@ -28,6 +28,7 @@ from fingerpost.narrow.text import sentences_of
 from fingerpost.records import Signals
 from fingerpost.settings.model import FlagSettings
 
+LIKELIEST: Final = 8  # tools by words alone, whose meaning is worth a moment's wait
 OWN_PART: Final = 0.3  # of a need's own words beside the whole request's
 
 
@@ -83,8 +84,11 @@ class Scoring:
         """What words and meaning say about every tool."""
         words = self.parts.words.scores(query)
         meaning = self.parts.meaning
-        found = meaning.scores(query) if meaning is not None and self.flags.dense_scores else None
-        return blend(words, found, share_of_meaning(query.signals))
+        if meaning is None or not self.flags.dense_scores:
+            return blend(words, None, 0.0)
+        if meaning.ready < 1.0:
+            meaning.hasten(_likeliest(words))
+        return blend(words, meaning.scores(query), share_of_meaning(query.signals))
 
     def _complete(
         self, evidence: Evidence, common: Sequence[Share], taught: Taught, columns: Columns, eligible: Rows
@@ -142,3 +146,9 @@ class Scoring:
             share = learned(columns, known)
             shares += [share] if share is not None else []
         return shares + list(unwell(columns, request.health))
+
+
+def _likeliest(words: Scores) -> list[int]:
+    """The rows of the tools that share the most words with the request."""
+    best = np.argsort(-words, kind="stable")[:LIKELIEST]
+    return [int(row) for row in best if words[row] > 0]

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Generator, Mapping
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -52,7 +53,29 @@ class Backlog:
     def wait(self, timeout: float) -> bool:
         """Whether nothing is left, at most `timeout` seconds from now."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._threads, timeout)
+            return self._changed.wait_for(lambda: not self._threads and not self._at_work, timeout)
+
+    def hasten(self, keys: Sequence[bytes], seconds: float) -> None:
+        """These are wanted now: they are worked off on this thread, as far as `seconds` reach."""
+        deadline = time.monotonic() + seconds
+        did_any = False
+        for key in keys:
+            with self._changed:
+                if time.monotonic() > deadline:
+                    break
+                if (text := self._waiting.pop(key, None)) is None:
+                    continue
+                self._at_work.add(key)
+            self._work(key, text)
+            self._done(key)
+            did_any = True
+        with self._changed:  # what another thread had begun
+            self._changed.wait_for(
+                lambda: self._at_work.isdisjoint(keys), max(deadline - time.monotonic(), 0.0)
+            )
+            is_last = not self._threads
+        if did_any and is_last:
+            self._rest()
 
     @contextmanager
     def paused(self) -> Generator[None]:
@@ -84,8 +107,7 @@ class Backlog:
         while (item := self._next()) is not None:
             key, text = item
             self._work(key, text)
-            with self._changed:
-                self._at_work.discard(key)
+            self._done(key)
             if first:  # now, because threads the model starts would inherit the priority
                 first = False
                 _lower_priority()
@@ -103,6 +125,11 @@ class Backlog:
             self._threads.discard(threading.current_thread())
             self._changed.notify_all()
             return None
+
+    def _done(self, key: bytes) -> None:
+        with self._changed:
+            self._at_work.discard(key)
+            self._changed.notify_all()
 
     def _take(self) -> tuple[bytes, str] | None:
         for key, text in self._waiting.items():

@@ -67,6 +67,10 @@ class VectorIndex:
         """Whether all that can be encoded is, at most so long from now."""
         return self._backlog.wait(seconds)
 
+    def hasten(self, keys: Sequence[bytes], seconds: float) -> None:
+        """Somebody waits for these: they come before the others, as far as `seconds` reach."""
+        self._backlog.hasten(keys, seconds)
+
     def paused(self) -> AbstractContextManager[None]:
         """While somebody waits for an answer, the background does not take the processor."""
         return self._backlog.paused()

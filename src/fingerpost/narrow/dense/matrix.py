@@ -28,6 +28,10 @@ class Matrix:
         """The texts without a vector, in the order of the tools."""
         return [key for key, known in zip(self._place, self._known.tolist(), strict=True) if not known]
 
+    def without(self, rows: Sequence[int]) -> list[bytes]:
+        """The texts of these tools that have no vector yet."""
+        return [self.keys[row] for row in rows if not self._known[self._rows[row]]]
+
     @property
     def is_blank(self) -> bool:
         return not self._known.any()

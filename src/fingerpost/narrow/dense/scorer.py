@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 LONG_REQUEST: Final = 25  # words, above which sentences are compared too: each costs an encoding
 MOST_SENTENCES: Final = 4
 REMEMBERED: Final = 512  # vectors of requests
+HASTE_SECONDS: Final = 0.3  # at most that a request waits for vectors: of eight tools, if the machine is busy
 
 Identity = tuple[str, str, str]
 
@@ -101,6 +102,11 @@ class DenseScorer:
             keys = self._read(cards)
             by_key = dict(zip(keys, cards, strict=True))
             self._index.replace(keys, lambda key: tool_text(by_key[key]).long())
+
+    def hasten(self, rows: Sequence[int]) -> None:
+        """These tools are likely to be meant: their vectors are made now, before the others'."""
+        if missing := self._index.matrix.without(rows):
+            self._index.hasten(missing, HASTE_SECONDS)
 
     def scores(self, query: Query) -> Scores:
         """The cosine with each tool; NaN where it is not known yet, everywhere without an encoder."""
