@@ -203,6 +203,21 @@ async def test_polling_is_no_loop_while_the_answer_changes():
     assert percent == 40  # nor is it answered from memory
 
 
+@proves("D9")
+async def test_the_same_read_many_times_at_once_is_no_loop():
+    async with bench(tool_server("notes", ["read"]).spec(), cache_seconds=0) as b:
+
+        async def read() -> None:
+            done.append(await b.run(READ, context=a_context(conversation="talk")))
+
+        for _ in range(3):
+            done: list[Execution] = []
+            async with anyio.create_task_group() as tasks:
+                for _ in range(30):
+                    tasks.start_soon(read)
+            assert [one.error for one in done] == [None] * 30
+
+
 async def test_without_the_flag_nobody_watches_for_loops():
     async with bench(tool_server("notes", ["append"]).spec(), flags={"loop_guard": False}) as b:
         for number in range(6):

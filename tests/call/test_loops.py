@@ -183,3 +183,17 @@ def test_results_that_are_all_new_never_stop_anything(made: list[Call]):
     for index, call in enumerate(made):
         assert guard.check("talk", call) is None
         guard.note("talk", call, str(index))
+
+
+@proves("D9")
+def test_the_same_call_made_many_times_at_once_is_one_step():
+    guard, _ = a_guard()
+    for _ in range(3):
+        assert guard.check("talk", WRITE) is None
+        for _ in range(10):
+            assert guard.check("talk", WRITE) is None
+            guard.begin("talk", WRITE)
+        ended = [guard.end("talk", WRITE) for _ in range(10)]
+        assert ended == [False] * 9 + [True]
+        guard.note("talk", WRITE, "same")
+    assert guard.check("talk", WRITE) is not None

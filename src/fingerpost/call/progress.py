@@ -57,7 +57,7 @@ def words_for(action: str, latency: LatencyProfile, elapsed: float, said: str = 
     usual = f", usually about {_duration(expected)}" if expected is not None else ""
     shown = f"{shown} {_duration(elapsed)} so far{usual}"
     if tier is LatencyTier.VERY_SLOW:
-        shown += f"; given up after {_duration(latency.timeout.value / 1000)}"
+        shown += f"; given up after {_duration(latency.timeout.value / 1000)} without progress"
     return shown
 
 

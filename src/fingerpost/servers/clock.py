@@ -1,24 +1,40 @@
-"""The time a server has for its answer, which does not run while a person is asked on its behalf."""
+"""The time a server has for its answer.
+
+It does not run while a person is asked on its behalf, and begins anew with every sign that the server gets
+on: what is slow and says so is not stuck. That, too, has an end.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Final
 
 import anyio
 
 from fingerpost.errors import FingerpostError
 
+LONGEST: Final = 10  # times its usual time that a server gets which reports progress
+
 
 class Clock:
     """Watches over the deadline of one request; without a scope there is none.
 
+    `patience` is how many seconds a server has without a sign of progress, and `until` when its time is
+    over whatever it says.
+
     Whoever made the scope looks at `loss` when it was cancelled: it may not have been the time.
     """
 
-    def __init__(self, scope: anyio.CancelScope | None = None) -> None:
+    def __init__(
+        self, scope: anyio.CancelScope | None = None, *, patience: float = 0.0, until: float = math.inf
+    ) -> None:
         self.scope = scope
+        self.furthest = -math.inf  # what the server last reported of its progress
+        self._patience = patience
+        self._spare = (LONGEST - 1) * patience  # seconds that progress may still add
+        self._until = until
         self.loss: FingerpostError | None = None  # the connection went away under the request
         self.stood = False  # somebody was asked: the request cannot be made anew
         self._waiting = 0
@@ -51,3 +67,25 @@ class Clock:
         """Run again, with the time that was left."""
         assert self.scope is not None
         self.scope.deadline = anyio.current_time() + self._seconds_left
+
+    def moved(self, progress: float) -> None:
+        """The server reports its progress. Where that is more than before, its time begins anew."""
+        if self.scope is None or not progress > self.furthest:
+            return
+        self.furthest = progress
+        if self._waiting:
+            return  # it stands still anyway
+        now = anyio.current_time()
+        left = self.scope.deadline - now
+        more = min(self._patience - left, self._spare, self._until - now - left)
+        if more > 0:
+            self._spare -= more
+            self.scope.deadline += more
+
+    def complaint(self, who: str, seconds: float) -> str:
+        """What is wrong when its time is over, of `seconds` at first."""
+        if self.furthest == -math.inf or anyio.current_time() >= self._until:
+            return f"{who} did not answer within {round(seconds, 2):g} s"
+        if self._spare > 0:
+            return f"{who} reported no further progress for {round(seconds, 2):g} s, and did not answer"
+        return f"{who} reported progress, but did not answer within {round(seconds * LONGEST, 2):g} s"

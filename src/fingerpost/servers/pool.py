@@ -311,13 +311,12 @@ class Servers:
         began = anyio.current_time()
         await self.ensure(name, timeout=timeout)
         scope = anyio.CancelScope(deadline=began + timeout)
-        clock = Clock(scope)
+        clock = Clock(scope, patience=timeout)
         with scope:
             return _checked(name, await self._on_connection(supervisor, ask, clock, passage))
         if clock.loss is not None:
             raise clock.loss
-        message = f"{what} on {name} did not answer within {round(timeout, 2):g} s"
-        raise ToolTimeout(message, server=name, hint=UNKNOWN_OUTCOME)
+        raise ToolTimeout(clock.complaint(f"{what} on {name}", timeout), server=name, hint=UNKNOWN_OUTCOME)
 
     async def _on_connection(
         self,

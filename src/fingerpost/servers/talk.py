@@ -102,9 +102,10 @@ class Talk:
             logger.exception("a notice of %s could not be passed on", self._server)
 
     async def _progress(self, params: JsonObject) -> None:
-        if self._on_progress is not None:
-            progress, total, message = params.get("progress"), params.get("total"), params.get("message")
-            if isinstance(progress, int | float):
+        progress, total, message = params.get("progress"), params.get("total"), params.get("message")
+        if isinstance(progress, int | float):
+            self.clock.moved(float(progress))
+            if self._on_progress is not None:
                 await self._on_progress(
                     float(progress),
                     float(total) if isinstance(total, int | float) else None,

@@ -17,7 +17,7 @@ import anyio
 
 from fingerpost.call.execution.breakers import Breakers
 from fingerpost.call.execution.clock import loop_time
-from fingerpost.call.execution.door import DurableAppend, ToolDoor
+from fingerpost.call.execution.door import DurableAppend, Progress, ToolDoor
 from fingerpost.call.execution.failure import Failure, cancelled, explain, judge
 from fingerpost.call.execution.journey import Journey, Leg, Try
 from fingerpost.call.execution.shape import as_mcp
@@ -132,7 +132,7 @@ class Attempts:
         call = leg.call
         grace = GRACE_SECONDS if leg.dialogue is None else 0.0
         scope = cancel_scope(loop_time() + seconds + grace)
-        clock = SlotClock(scope, self._slots, call.server)
+        clock = SlotClock(scope, self._slots, call.server, patience=seconds + grace, until=leg.time.until)
         try:
             with scope:
                 return await self._door.call(
@@ -140,7 +140,7 @@ class Attempts:
                     call.name,
                     call.arguments,
                     timeout=seconds,
-                    on_progress=leg.on_progress,
+                    on_progress=_noticed(leg.on_progress, clock),
                     meta={CALL_ID: journey.context.call_id},
                     passage=leg.passage if leg.dialogue is None else leg.dialogue.timed_by(clock),
                 )
@@ -148,8 +148,20 @@ class Attempts:
             clock.end()
         if clock.loss is not None:
             raise clock.loss
-        message = f"{leg.call.tool} did not answer within {round(seconds, 2):g} s"
+        message = clock.complaint(leg.call.tool, seconds)
         raise ToolTimeout(message, server=leg.call.server, hint=UNKNOWN_OUTCOME)
+
+
+def _noticed(report: Progress | None, clock: SlotClock) -> Progress | None:
+    """What the server says of its progress, which gives it time."""
+    if report is None:
+        return None
+
+    async def noticed(progress: float, total: float | None, message: str | None) -> None:
+        clock.moved(progress)
+        await report(progress, total, message)
+
+    return noticed
 
 
 def _no_time(leg: Leg) -> ToolTimeout:

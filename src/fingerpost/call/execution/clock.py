@@ -15,17 +15,17 @@ class Allowance:
     about the server. Waiting has as much time of its own, in all.
     """
 
-    __slots__ = ("_own", "_until", "_waiting")
+    __slots__ = ("_own", "_waiting", "until")
 
     def __init__(self, seconds: float, *, until: float) -> None:
         self._own = loop_time() + seconds
         self._waiting = seconds
-        self._until = until
+        self.until = until  # the caller's patience
 
     @property
     def deadline(self) -> float:
         """When it is over, as things stand."""
-        return min(self._own, self._until)
+        return min(self._own, self.until)
 
     @property
     def remaining(self) -> float:
@@ -34,11 +34,11 @@ class Allowance:
     @property
     def is_cut_short(self) -> bool:
         """Whether the caller's patience is over, and the tool had not yet had its own time."""
-        return self._until < self._own and loop_time() >= self._until
+        return self.until < self._own and loop_time() >= self.until
 
     def may_wait_until(self, now: float) -> float:
         """How long a call that begins to wait for a slot now may do so."""
-        return min(now + self._waiting, self._until)
+        return min(now + self._waiting, self.until)
 
     def has_waited(self, seconds: float) -> None:
         self._own += seconds

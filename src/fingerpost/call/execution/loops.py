@@ -8,7 +8,8 @@ A step is a call and its result. A loop is the same step again and again, or the
 same few steps in turn (A B A B), with nothing new coming of it. Whoever polls
 is not in a loop while the results change; a tool that only reads may be asked
 more often, one that reports progress more often still; and a pause between two
-steps begins a new count, for a loop does not wait.
+steps begins a new count, for a loop does not wait. Nor does it hurry: the same call
+made several times at once is one step, for nobody had read a result in between.
 
 Through the gateway programs call, too, and a program that reads the same thing
 a thousand times may have its reasons. Whoever asks again sooner than any model
@@ -71,6 +72,7 @@ class LoopGuard:
         self._clock = clock
         self._conversations = conversations
         self._talks: OrderedDict[str, _Talk] = OrderedDict()
+        self._at_work: dict[tuple[str, str], int] = {}  # how many of the same call
 
     def check(self, conversation: str, call: Call, *, may_insist: bool = False) -> str | None:
         """Why this call must not be made again, or None when it may.
@@ -78,7 +80,7 @@ class LoopGuard:
         `may_insist`: a read that is asked for again at once was asked for by a program, and goes through.
         """
         talk = self._talks.get(conversation)
-        if talk is None:
+        if talk is None or (conversation, call.fingerprint) in self._at_work:
             return None
         lately = islice(reversed(talk.steps), LONGEST_ROUND)
         last = next((step for step in lately if step.call == call.fingerprint), None)
@@ -91,6 +93,19 @@ class LoopGuard:
         if reason is not None:
             talk.tell(call.fingerprint, now)
         return reason
+
+    def begin(self, conversation: str, call: Call) -> None:
+        """The call is being made; it has to be ended."""
+        key = (conversation, call.fingerprint)
+        self._at_work[key] = self._at_work.get(key, 0) + 1
+
+    def end(self, conversation: str, call: Call) -> bool:
+        """Whether it was the last of those made at once, whose result is to be noted for all of them."""
+        key = (conversation, call.fingerprint)
+        left = self._at_work.pop(key) - 1
+        if left:
+            self._at_work[key] = left
+        return not left
 
     def note(self, conversation: str, call: Call, result: str, *, patience: int = 1) -> None:
         """Remember what came of a call; `result` is the same for the same result.

@@ -168,18 +168,24 @@ class Runner:
         _check(plan)
         # A model goes round within one request: who asks the same again in another wants it again.
         talk = plan.context.packet_id or plan.context.conversation
-        patience = PASSED_ON_PATIENCE if plan.is_passed_on else 1
         # A further round is the same step, not one more of it; and where there are no sessions, all that
         # a key's holders ask would look like one conversation.
         exempt = plan.continues or plan.has_no_session
-        guarded = talk if self._flags.loop_guard and not exempt else None
-        if guarded is not None:
-            reason = self._loops.check(guarded, plan.call, may_insist=plan.is_passed_on)
-            if reason is not None:
-                return _loop(plan.call, reason)
-        execution = await self._once(plan)
-        if guarded is not None and not (execution.result is not None and awaits_input(execution.result)):
-            self._loops.note(guarded, plan.call, _imprint(execution), patience=patience)
+        if talk is None or exempt or not self._flags.loop_guard:
+            return await self._once(plan)
+        reason = self._loops.check(talk, plan.call, may_insist=plan.is_passed_on)
+        return await self._guarded(plan, talk) if reason is None else _loop(plan.call, reason)
+
+    async def _guarded(self, plan: Plan, talk: str) -> Execution:
+        """Run it, and remember the step."""
+        self._loops.begin(talk, plan.call)
+        try:
+            execution = await self._once(plan)
+        finally:
+            is_last = self._loops.end(talk, plan.call)
+        if is_last and not (execution.result is not None and awaits_input(execution.result)):
+            patience = PASSED_ON_PATIENCE if plan.is_passed_on else 1
+            self._loops.note(talk, plan.call, _imprint(execution), patience=patience)
         return execution
 
     async def _once(self, plan: Plan) -> Execution:

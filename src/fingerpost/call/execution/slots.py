@@ -130,8 +130,10 @@ class Slots:
 class SlotClock(Clock):
     """The clock of a call that has a slot: while it stands still for a person, the slot is lent."""
 
-    def __init__(self, scope: anyio.CancelScope, slots: Slots, server: str) -> None:
-        super().__init__(scope)
+    def __init__(
+        self, scope: anyio.CancelScope, slots: Slots, server: str, *, patience: float, until: float
+    ) -> None:
+        super().__init__(scope, patience=patience, until=until)
         self._slots = slots
         self._server = server
         self._lent = False
