@@ -11,7 +11,8 @@ from typing import Final
 
 from fingerpost.builtin.kit import ToolRefused
 from fingerpost.builtin.workspace.ground import Place, shown_name
-from fingerpost.builtin.workspace.ground.ignoring import Ignoring, translated
+from fingerpost.builtin.workspace.ground.globs import ANYWHERE, translated
+from fingerpost.builtin.workspace.ground.ignoring import Ignoring
 from fingerpost.builtin.workspace.ground.walking import Entry, Walking, ignoring_above
 from fingerpost.builtin.workspace.workplace import Workplace
 
@@ -107,7 +108,7 @@ def path_pattern(pattern: str) -> re.Pattern[str]:
         raise ToolRefused(message, hint="Such as *.md, or src/**/test_*.py.")
     plain = pattern.removeprefix("./").removeprefix("/")
     branches = [translated(each) for each in _alternatives(plain)]
-    prefix = "" if "/" in plain else "(?:.*/)?"
+    prefix = "" if "/" in plain else ANYWHERE
     try:
         return re.compile(f"{prefix}(?:{'|'.join(branches)})", re.DOTALL)
     except re.error as error:

@@ -9,6 +9,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from fingerpost.builtin.workspace.ground.globs import ANYWHERE, translated
 from fingerpost.frozen import frozen
 
 FILE: Final = ".gitignore"
@@ -70,7 +71,7 @@ def _read_line(line: str) -> Pattern | None:
     if not line:
         return None
     try:
-        fits = re.compile(("" if anchored else "(?:.*/)?") + translated(line), re.DOTALL)
+        fits = re.compile(("" if anchored else ANYWHERE) + translated(line), re.DOTALL)
     except re.error:
         return None
     return Pattern(fits, negated, folders)
@@ -81,55 +82,3 @@ def _without_trailing_spaces(line: str) -> str:
     if stripped.endswith("\\") and stripped != line:
         return f"{stripped} "
     return stripped
-
-
-def translated(glob: str) -> str:
-    """A path pattern as a regular expression: `*` stays within a name, `**` crosses folders."""
-    made: list[str] = []
-    place = 0
-    while place < len(glob):
-        piece, place = _next(glob, place)
-        made.append(piece)
-    return "".join(made)
-
-
-def _next(glob: str, place: int) -> tuple[str, int]:
-    if glob.startswith("**", place):
-        return _stars(glob, place)
-    char = glob[place]
-    if char == "*":
-        return "[^/]*", place + 1
-    if char == "?":
-        return "[^/]", place + 1
-    if char == "[":
-        return _choice(glob, place)
-    if char == "\\" and place + 1 < len(glob):
-        return re.escape(glob[place + 1]), place + 2
-    return re.escape(char), place + 1
-
-
-def _stars(glob: str, place: int) -> tuple[str, int]:
-    end = place
-    while end < len(glob) and glob[end] == "*":
-        end += 1
-    alone = place == 0 or glob[place - 1] == "/"
-    if alone and end == len(glob):
-        return ".+" if place else ".*", end
-    if alone and glob[end] == "/":
-        return "(?:.*/)?", end + 1
-    return "[^/]*", end
-
-
-def _choice(glob: str, place: int) -> tuple[str, int]:
-    end = place + 1
-    if glob[end : end + 1] in ("!", "^"):
-        end += 1
-    end = glob.find("]", end + 1)
-    if end < 0:
-        return re.escape("["), place + 1
-    inside = glob[place + 1 : end]
-    turned = inside[:1] in ("!", "^")
-    inside = inside[1:] if turned else inside
-    inside = inside.replace("\\", "\\\\").replace("[", "\\[").replace("&", "\\&").replace("~", "\\~")
-    inside = inside.replace("|", "\\|").replace("^", "\\^")
-    return f"(?!/)[{'^' if turned else ''}{inside}]", end + 1
