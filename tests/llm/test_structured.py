@@ -126,6 +126,14 @@ def test_a_strangers_pattern_is_not_run():
         assert structured(f'{{"a": "{"x" * 60}"}}', named) == {"a": "x" * 60}
 
 
+@proves("W10")
+@pytest.mark.parametrize("keyword", ["anyOf", "oneOf", "allOf"])
+def test_a_schema_that_doubles_with_every_level_is_given_up(keyword: str):
+    levels = {f"level{depth}": {keyword: [{"$ref": f"#/$defs/level{depth + 1}"}] * 2} for depth in range(60)}
+    schema = {"$defs": {**levels, "level60": {"type": "string"}}, "$ref": "#/$defs/level0"}
+    assert structured('{"a": 1}', schema) is None
+
+
 def test_without_a_schema_any_object_or_array_will_do():
     assert structured("well: [1, 2]") == [1, 2]
     assert structured("7") is None

@@ -2,13 +2,15 @@
 
 The schema may hold parts of a tool server's. So nothing it refers to is fetched, and what
 costs more than a glance is left out: patterns (a stranger's regular expression can run for
-ever) and uniqueness (which compares everything with everything). The call path
-checks arguments properly, with its own bounds.
+ever) and uniqueness (which compares everything with everything). What is left can still
+double with every level, so its steps are counted. The call path checks arguments
+properly, with its own bounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
+from contextvars import ContextVar
 from typing import Any, Final, cast
 
 from jsonschema import Draft202012Validator, validators
@@ -20,6 +22,9 @@ from fingerpost.drafts import keep_to_one_draft
 from fingerpost.records import JsonObject, check_json
 
 MOST_NODES: Final = 20_000  # looked at for one reply; checking takes some ten microseconds for each
+MOST_STEPS: Final = 10_000  # parts of the schema tried on parts of one reply
+_LONG: Final = 64  # characters or entries of a value that count as one step more
+_LENGTHY: Final = (str, list, dict)
 _COSTLY: Final = ("pattern", "patternProperties", "uniqueItems", "unevaluatedProperties")
 
 
@@ -29,6 +34,7 @@ class Judge:
     def __init__(self, schema: JsonObject | None) -> None:
         self._validator = None if schema is None else _CHECKS(dict(schema), registry=Registry())
         self._left = MOST_NODES
+        self._steps = [MOST_STEPS]
 
     def accepts(self, value: object) -> bool:
         """Whether the value fits. After too many nodes nothing does."""
@@ -42,10 +48,17 @@ class Judge:
         return self._fits(value)
 
     def _fits(self, value: object) -> bool:
+        told = _steps_left.set(self._steps)
         try:
             return next(iter(cast("Any", self._validator).iter_errors(value)), None) is None
         except Exception:  # noqa: BLE001 - a schema the library chokes on fits nothing, and stops nothing
             return False
+        finally:
+            _steps_left.reset(told)
+
+
+class _TooManySteps(Exception):
+    """The schema asks for more than it is worth."""
 
 
 def _nodes(value: object, most: int) -> int:
@@ -80,3 +93,21 @@ _CHECKS: Final = cast(
     ),
 )
 keep_to_one_draft(_CHECKS)
+
+
+def _counted(visit: Any) -> Any:
+    """A way of the library to try a part of the schema on a value, which costs a step."""
+
+    def counted(validator: Any, instance: Any, *rest: Any, **more: Any) -> Iterator[ValidationError]:
+        steps = _steps_left.get()
+        steps[0] -= 1 + (len(cast("Sized", instance)) // _LONG if isinstance(instance, _LENGTHY) else 0)
+        if steps[0] < 0:
+            raise _TooManySteps
+        yield from visit(validator, instance, *rest, **more)
+
+    return counted
+
+
+_steps_left: ContextVar[list[int]] = ContextVar("steps_left")
+cast("Any", _CHECKS).descend = _counted(cast("Any", _CHECKS).descend)
+cast("Any", _CHECKS).iter_errors = _counted(cast("Any", _CHECKS).iter_errors)

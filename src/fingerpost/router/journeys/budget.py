@@ -73,7 +73,8 @@ class Budget:
             raise self.too_late()
 
     def too_late(self) -> OutOfBudget:
-        named = self._named("max_seconds")
+        is_own = self._parent is None and self._seconds < self._settings.max_seconds
+        named = "as long as the request was given" if is_own else self._named("max_seconds")
         return OutOfBudget(limit="seconds", detail=f"{self._seconds:g} s are over ({named})")
 
     def _named(self, limit: str) -> str:
