@@ -25,6 +25,7 @@ from fingerpost.frozen import frozen
 _REMEMBERED: Final = 600  # characters of what was shown, to tell talk from use
 _LINE: Final = 200
 _TRIGGER: Final = re.compile(rf"[<`{{\[]|\n+|~~~|{SPOKEN.pattern}", SPOKEN.flags)
+_BESIDE_VALUES: Final = re.compile(rf"[<`]|\n+|~~~|{SPOKEN.pattern}", SPOKEN.flags)
 _BEGINNINGS: Final = frozenset(word[:count] for word in (*LITERALS, "~~~") for count in range(1, len(word)))
 _LONGEST_BEGINNING: Final = max(map(len, _BEGINNINGS))
 
@@ -149,9 +150,10 @@ class Scanner:
                 self._fresh = self._fresh and isinstance(verdict, Wait)
                 return
             self._fresh = False
-        found = _TRIGGER.search(text, self._at)
+        found, edge = self._next_trigger(text)
         if found is None:
-            yield from self._show(len(text) if final else len(text) - _held_tail(text, self._at))
+            held = 0 if final else _held_tail(text, self._at)
+            yield from self._show(min(edge, len(text) - held))
             return
         yield from self._show(found.start())
         if found[0][0] == "\n":
@@ -160,14 +162,20 @@ class Scanner:
             return
         yield from self._obey(self._examine(found[0], self._place(text, final=final)))
 
+    def _next_trigger(self, text: str) -> tuple[re.Match[str] | None, int]:
+        """The next place to look at; where there is none, how far that is known."""
+        if self._at >= self._blind:
+            return _TRIGGER.search(text, self._at), len(text)
+        # Braces that were looked at are passed over together, not one by one.
+        found = _BESIDE_VALUES.search(text, self._at, self._blind + _LONGEST_BEGINNING + 1)
+        return (found if found is not None and found.start() < self._blind else None), self._blind
+
     def _examine(self, sign: str, place: Place) -> Verdict:
         if sign == "<":
             return examine_marker(place)
         if sign[0] in "`~":
             return examine_code(place)
         if sign in "{[":
-            if self._at < self._blind:
-                return Show(self._at + 1)
             return examine_brace(place) if sign == "{" else examine_square(place)
         return examine_spoken(place)
 

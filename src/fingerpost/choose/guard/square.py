@@ -74,7 +74,7 @@ _SPOKEN_WORDS: Final = words(
 def examine_square(place: Place) -> Verdict:
     """What the `[` at this place begins."""
     if place.text.startswith("[[[", place.at):
-        return Show(place.at + 1)
+        return Show(place.last_two("["))
     rest, complete = place.ahead(place.at, 200)
     inner = rest.lstrip("[ \t\n")
     if not inner and len(rest) < 100:

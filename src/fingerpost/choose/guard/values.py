@@ -35,7 +35,7 @@ _LOOSE_NAME: Final = re.compile(
 def examine_brace(place: Place) -> Verdict:
     """What the `{` at this place begins."""
     if place.text.startswith("{{{", place.at):
-        return Show(place.at + 1)
+        return Show(place.last_two("{"))
     if place.text.startswith("{{", place.at):
         return _template(place)
     return examine_json(place)

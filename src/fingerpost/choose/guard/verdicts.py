@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
@@ -83,6 +84,11 @@ class Place:
     @property
     def begins_line(self) -> bool:
         return not self.line.strip(" \t>*-•")
+
+    def last_two(self, sign: str) -> int:
+        """Where the last two of a run of the same sign begin that is at least that long."""
+        runs_on = re.compile(f"{re.escape(sign)}+").match(self.text, self.at)
+        return (runs_on.end() if runs_on is not None else self.at + 2) - 2
 
     def ahead(self, start: int, count: int) -> tuple[str, bool]:
         """The text from `start`, `count` characters at most, and whether no more of it is to come."""
