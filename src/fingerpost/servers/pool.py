@@ -232,21 +232,19 @@ class Servers:
             assert self._tasks is not None
             era = supervisor.own_era
             own = era.of(passage, connection, self._tasks, tools=supervisor.tool_count)
-            if own is None:
-                return await on_shared(connection, clock)
-            own.users += 1
-            try:
-                theirs = await era.connection(own, passage)
-                if theirs is None:
-                    return await on_shared(connection, clock)
-                return await theirs.call(params, passage=passage, on_progress=on_progress, clock=clock)
-            except ServerUnavailable:
-                connection.lifeline.doubt()  # what one connection loses, the other may have lost as well
-                raise
-            finally:
-                own.leave()
-
-        async def on_shared(connection: Connection, clock: Clock) -> dict[str, Any]:
+            if own is not None:
+                own.users += 1
+                try:
+                    theirs = await era.connection(own, passage)
+                    if theirs is not None:
+                        return await theirs.call(
+                            params, passage=passage, on_progress=on_progress, clock=clock
+                        )
+                except ServerUnavailable:
+                    connection.lifeline.doubt()  # what one connection loses, the other may have lost as well
+                    raise
+                finally:
+                    own.leave()
             try:
                 result = await connection.call(params, passage=passage, on_progress=on_progress, clock=clock)
             except ToolFailed as error:

@@ -174,10 +174,8 @@ class Runner:
         if talk is None or exempt or not self._flags.loop_guard:
             return await self._once(plan)
         reason = self._loops.check(talk, plan.call, may_insist=plan.is_passed_on)
-        return await self._guarded(plan, talk) if reason is None else _loop(plan.call, reason)
-
-    async def _guarded(self, plan: Plan, talk: str) -> Execution:
-        """Run it, and remember the step."""
+        if reason is not None:
+            return _loop(plan.call, reason)
         self._loops.begin(talk, plan.call)
         try:
             execution = await self._once(plan)
