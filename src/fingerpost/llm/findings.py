@@ -18,6 +18,7 @@ from fingerpost.llm.base import ModelReply, ModelRequest
 from fingerpost.llm.capabilities import Capabilities, has_called, is_finished
 from fingerpost.llm.fields import mapping, parsed
 from fingerpost.llm.structured import structured
+from fingerpost.llm.thoughts import thinks_aloud
 
 ENOUGH_MISSED: Final = 3  # replies in a row without the call we required
 BELIEVED_S: Final = 86_400.0  # that a model takes no tools: servers and models behind an address change
@@ -41,6 +42,7 @@ class Findings:
     tools: bool | None = None
     without_since: float | None = None  # when it was found to take no tools, in seconds since 1970
     missed: int = 0
+    thinks_aloud: bool = False  # its latest text began with thoughts
 
     @classmethod
     def of(cls, known: Capabilities, now: float) -> Findings:
@@ -68,13 +70,18 @@ class Findings:
         schema = self.json_schema
         if request.schema is not None and schema is not False and not reply.tool_calls and is_finished(reply):
             schema = structured(reply.text, request.schema.schema) is not None
-        return replace(self._tools_after(request, reply, now), json_schema=schema)
+        found = self._tools_after(request, reply, now)
+        return replace(found, json_schema=schema, thinks_aloud=self._thinks_after(reply))
 
     def after_refusal(self, request: ModelRequest, error: ModelRefused, now: float) -> Findings:
         """A server that says itself that it takes no tools is believed at once."""
         if not request.tools or not _TAKES_NONE.search(str(error)):
             return self
         return replace(self, tools=False, without_since=now, missed=0)
+
+    def _thinks_after(self, reply: ModelReply) -> bool:
+        """A reply that was cut short, or only calls, may not have come to the end of its thoughts."""
+        return thinks_aloud(reply) or (self.thinks_aloud and not (reply.text.strip() and is_finished(reply)))
 
     def _tools_after(self, request: ModelRequest, reply: ModelReply, now: float) -> Findings:
         if reply.tool_calls:
@@ -90,7 +97,12 @@ class Findings:
         return replace(self, tools=False, without_since=now, missed=0)
 
     def to_bytes(self) -> bytes:
-        kept = {"json_schema": self.json_schema, "tools": self.tools, "without_since": self.without_since}
+        kept = {
+            "json_schema": self.json_schema,
+            "tools": self.tools,
+            "without_since": self.without_since,
+            "thinks_aloud": self.thinks_aloud,
+        }
         return json.dumps(kept).encode()
 
     @classmethod
@@ -104,6 +116,7 @@ class Findings:
             json_schema=_fact(fields.get("json_schema")),
             tools=_fact(fields.get("tools")),
             without_since=_time(fields.get("without_since")),
+            thinks_aloud=fields.get("thinks_aloud") is True,
         )
 
 

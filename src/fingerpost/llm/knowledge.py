@@ -13,6 +13,7 @@ from fingerpost.llm.capabilities import Capabilities
 from fingerpost.llm.findings import Findings
 from fingerpost.llm.members import Member
 from fingerpost.llm.remote import MOST_MODELS
+from fingerpost.llm.thoughts import thinks_aloud
 
 T = TypeVar("T")
 _NOTHING: Final = Findings()
@@ -44,14 +45,19 @@ class Knowledge:
         """
         return (await self._found(member, model)).capabilities
 
+    async def thinks_aloud(self, member: Member, model: str | None = None) -> bool:
+        """Whether what this model writes begins with its thoughts."""
+        return (await self._found(member, model)).thinks_aloud
+
     async def learn(self, member: Member, known: Capabilities) -> None:
         """Hold what was found out on purpose."""
         await self._hold(member, None, Findings.of(known, self._clock()))
 
     async def saw(self, member: Member, request: ModelRequest, reply: ModelReply) -> None:
         """Take note of an ordinary exchange."""
-        if request.schema is not None or request.tools:
-            before = await self._found(member, request.model)
+        before = await self._found(member, request.model)
+        tells = request.schema is not None or request.tools or before.thinks_aloud or thinks_aloud(reply)
+        if tells:
             await self._hold(member, request.model, before.after(request, reply, self._clock()))
 
     async def refused(self, member: Member, request: ModelRequest, error: ModelRefused) -> None:
@@ -79,7 +85,8 @@ class Knowledge:
             while len(self._others) > MOST_MODELS:
                 self._others.popitem(last=False)
             return
-        known = found.capabilities == await self.of(member)
+        before = await self._found(member, None)
+        known = (found.capabilities, found.thinks_aloud) == (before.capabilities, before.thinks_aloud)
         self._known[_place(member)] = found
         if not known and self._memory is not None and member.key is not None:
             await _if_possible(self._memory.put(member.key, found.to_bytes()))

@@ -22,6 +22,7 @@ from fingerpost.llm.capabilities import Capabilities, probe
 from fingerpost.llm.knowledge import CapabilityMemory, Knowledge
 from fingerpost.llm.members import UNKNOWN_WINDOW, Member
 from fingerpost.llm.outlet import Outlet
+from fingerpost.llm.thoughts import HeldThoughts, with_thoughts_apart
 from fingerpost.settings import ModelsSettings
 
 # What another model may not suffer from. A reply that makes no sense is a matter of the asker.
@@ -163,10 +164,15 @@ class ModelPool:
         return replace(reply, stood_in=True)
 
     async def _asked(self, member: Member, request: ModelRequest, outlet: Outlet | None) -> ModelReply:
+        thinks = outlet is not None and await self._knowledge.thinks_aloud(member, request.model)
+        held = HeldThoughts(outlet) if outlet is not None and thinks else None
         try:
-            reply = await member.model.complete(request, on_text=outlet)
+            reply = await member.model.complete(request, on_text=held or outlet)
         except ModelRefused as refusal:
             await self._knowledge.refused(member, request, refusal)
             raise
+        if held is not None:
+            held.end()
         await self._knowledge.saw(member, request, reply)
-        return reply
+        # Text that was streamed cannot be taken back; from the next reply on it is held.
+        return reply if outlet is not None and held is None else with_thoughts_apart(reply)
