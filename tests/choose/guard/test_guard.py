@@ -22,6 +22,19 @@ def test_several_calls_in_one_answer_are_all_given_back() -> None:
     assert cleaned.text == "Soon."
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("It is sunny.</tool_call>", "It is sunny."),
+        ("Done!</function_calls>\n\nMore.", "Done!\n\nMore."),
+        ("A call ends with </tool_call>", "A call ends with </tool_call>"),
+        ("A call ends so.</tool_call> is how.", "A call ends so.</tool_call> is how."),
+    ],
+)
+def test_an_end_without_a_beginning_behind_a_whole_sentence_is_left_over(text: str, shown: str) -> None:
+    assert GUARD.clean(text).text == shown
+
+
 def test_a_name_that_two_tools_have_is_stopped_but_means_neither() -> None:
     twins = (card(tool("get_weather"), server="north"), card(tool("get_weather"), server="south"))
     cleaned = Guard(twins).clean('{"name": "get_weather", "arguments": {"city": "Haifa"}}')

@@ -91,6 +91,8 @@ def _mentioned(place: Place, end: int, *, closing: bool, name: str) -> bool | No
     prose = bool(re.search(r"\w", place.line[-80:])) and not re.search(r"[>}\])]\s*\Z", place.line)
     if closing:
         opened = re.search(rf"<\|?\s?{re.escape(name)}\b", place.line)
+        if opened is None and not line.strip() and re.search(r"[.!?…]\Z", place.line):
+            return False  # left over behind a whole sentence: whoever speaks of it goes on
         return opened is not None or (prose and _TALK.match(line) is not None)
     if prose and _DOTS.match(line):
         return True
