@@ -92,6 +92,18 @@ def test_servers_come_from_a_file_as_other_programs_write_it(tmp_path: Path):
 
 
 @proves("E8", "W8")
+def test_nobody_has_to_connect_first(tmp_path: Path):
+    embedded, notes = desk(tmp_path)
+    with embedded as fingerpost:
+        assert fingerpost.call("notes/search_notes", {"query": "budget"}).success
+    assert notes.calls == [("search_notes", {"query": "budget"})]
+    embedded, _ = desk(tmp_path)
+    with embedded as fingerpost:
+        found = fingerpost.narrow("search my notes for the budget")
+        assert found.shortlist.offered[0].tool == "notes/search_notes"
+
+
+@proves("E8", "W8")
 def test_the_answer_is_heard_in_the_thread_that_asked(tmp_path: Path):
     heard: list[tuple[str, int]] = []
     embedded, _ = desk(tmp_path, ["There are two notes about it."])
@@ -224,7 +236,9 @@ def test_it_answers_only_between_its_beginning_and_its_end(tmp_path: Path):
     with pytest.raises(ConfigError, match="not running here"):
         embedded.status()
     with embedded:
-        pass
+        with pytest.raises(ConfigError, match="open already"), embedded:
+            pass
+        assert len(embedded.status()) == 1  # whoever has it open keeps it
     with pytest.raises(ConfigError, match="not running here"):
         embedded.status()
     with pytest.raises(ConfigError, match="cannot be opened again"), embedded:
@@ -280,3 +294,34 @@ except KeyboardInterrupt:
         assert process.stdout.readline() == "interrupted\n"
         assert process.wait(20) == 0
         assert time.monotonic() - began < 20
+
+
+def test_a_forked_child_is_told_that_it_needs_its_own(tmp_path: Path):
+    program = f"""
+import os
+from fingerpost import Settings
+from fingerpost.embed import Embedded
+from fingerpost.errors import ConfigError
+from fingerpost.testing import tool_server
+settings = Settings.model_validate({{"store": {{"url": "sqlite:///{tmp_path}/s.db"}},
+    "narrow": {{"vectors": {str(tmp_path / "v")!r}}}, "flags": {{"dense_scores": False}}}})
+with Embedded([tool_server("notes").spec()], settings=settings) as fingerpost:
+    fingerpost.connect()
+    child = os.fork()
+    if child == 0:
+        try:
+            fingerpost.status()
+        except ConfigError as refused:
+            print(refused, refused.hint, flush=True)
+    else:
+        assert os.waitpid(child, 0)[1] == 0
+        print(len(fingerpost.status()), flush=True)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    refused, counted = done.stdout.splitlines()
+    assert "was forked" in refused
+    assert "in each process" in refused
+    assert counted == "1"

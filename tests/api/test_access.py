@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,83 @@ async def test_scopes_and_profiles_of_a_key_hold_here_too(keyed: House) -> None:
     both = await keyed.key("both", profiles=("desk", "other"))
     assert (await keyed.post("/api/call", call, headers=both)).status_code == 403
     assert (await keyed.post("/api/call", {**call, "profile": "other"}, headers=both)).status_code == 200
+
+
+BOUND = {
+    "reader": {"effects": ["read"]},
+    "weather": {"servers": ["weather"]},
+    "quiet": {"policy": [{"tool": "files/read_file", "verdict": "deny"}]},
+    "boss": {"users": ["boss"]},
+}
+RIGHTS = ("watch", "approve", "manage")
+
+
+@asynccontextmanager
+async def _two_servers(folder: Path, **profiles: Any) -> AsyncGenerator[House]:
+    files = tool_server("files", TOOLS)
+    weather = tool_server("weather", (tool("forecast", "Tell the weather.", "place", **READS),))
+    keyed = {"require_key": True}
+    async with house(folder, files.spec(), weather.spec(), gateway=keyed, profiles=profiles) as opened:
+        yield opened
+
+
+async def _keys_of(opened: House, path: str, who: dict[str, str]) -> list[str]:
+    items = (await opened.get(path, headers=who)).json()["items"]
+    return sorted(one.get("key") or one.get("pending_id") or one["name"] for one in items)
+
+
+@proves("I3")
+async def test_a_key_for_a_profile_decides_and_sees_what_lies_within_it(tmp_path: Path) -> None:
+    async with _two_servers(tmp_path, **BOUND) as opened:
+        agent = await opened.key("agent")
+        waiting = await _waiting(opened, agent)
+        for profiles in (("reader",), ("weather",), ("reader", "weather"), ("boss",)):
+            bound = await opened.key("-".join(("for", *profiles)), *RIGHTS, profiles=profiles)
+            assert await _keys_of(opened, "/api/approvals", bound) == []
+            for word in ("approve", "reject"):
+                answer = await opened.post(f"/api/approvals/{waiting}/{word}", headers=bound)
+                assert answer.status_code == 404, (profiles, word)
+        wide = await opened.key("wide", *RIGHTS, profiles=("weather", "quiet"))
+        assert await _keys_of(opened, "/api/approvals", wide) == [waiting]
+        assert (await opened.post(f"/api/approvals/{waiting}/approve", headers=wide)).json()["stood"] is True
+
+
+@proves("I3")
+async def test_a_key_for_a_profile_sees_and_manages_what_lies_within_it(tmp_path: Path) -> None:
+    async with _two_servers(tmp_path, **BOUND) as opened:
+        meteo = await opened.key("meteo", *RIGHTS, profiles=("weather",))
+        assert await _keys_of(opened, "/api/servers", meteo) == ["weather"]
+        for path in ("/api/tools", "/api/tools?profile=weather", "/api/pins"):
+            assert await _keys_of(opened, path, meteo) == ["weather/forecast"], path
+        assert (await opened.get("/api/tools?profile=quiet", headers=meteo)).status_code == 404
+        for path in ("/api/servers/files/switch", "/api/tools/files/read_file/switch"):
+            assert (await opened.post(path, {"on": False}, headers=meteo)).status_code == 404, path
+        switched = await opened.post("/api/servers/weather/switch", {"on": True}, headers=meteo)
+        assert switched.status_code == 200
+
+        async def states(who: dict[str, str]) -> dict[str, str]:
+            items = (await opened.get("/api/tools", headers=who)).json()["items"]
+            return {one["key"]: one["state"] for one in items}
+
+        quiet = await opened.key("quiet", "watch", profiles=("quiet",))
+        both = await opened.key("both", "watch", profiles=("quiet", "reader"))
+        offered = {"files/delete_file": "offered", "weather/forecast": "offered"}
+        assert await states(quiet) == {**offered, "files/read_file": "hidden"}
+        assert await states(both) == {**offered, "files/read_file": "offered"}
+
+
+@proves("I3")
+async def test_a_key_for_a_profile_that_is_gone_reaches_nothing(tmp_path: Path) -> None:
+    async with _two_servers(tmp_path, **BOUND) as opened:
+        bound = await opened.key("meteo", *RIGHTS, profiles=("weather",))
+        agent = await opened.key("agent")
+    async with _two_servers(tmp_path, reader=BOUND["reader"]) as opened:
+        waiting = await _waiting(opened, agent)
+        for path in ("/api/approvals", "/api/tools", "/api/servers", "/api/pins", "/api/usage"):
+            assert await _keys_of(opened, path, bound) == [], path
+        for path in (f"/api/approvals/{waiting}/approve", "/api/servers/weather/switch"):
+            body = {"on": False} if path.endswith("switch") else {}
+            assert (await opened.post(path, body, headers=bound)).status_code == 404, path
 
 
 async def test_a_conversation_is_its_callers(keyed: House) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 
 from fingerpost import Router
-from fingerpost.records import Scope
+from fingerpost.records import Effect, Scope
 from fingerpost.testing import ScriptedModel, ToolServer, tool_server
 from tests.api.kit import House, house
 from tests.journeys.recorder import DESTROYS, READS, tool
@@ -113,6 +113,55 @@ async def test_of_many_deciders_one_stands(tmp_path: Path) -> None:
         await opened.router.store.journal.flush()
         events = await opened.router.store.journal.events(kinds=("approval_decided",))
         assert len(events) == 1
+
+
+@proves("I4", "F32")
+async def test_of_two_words_of_one_name_at_two_gateways_one_stands(tmp_path: Path) -> None:
+    async with (
+        house(tmp_path, _files().spec()) as here,
+        house(tmp_path, _files().spec()) as there,
+    ):
+        for number in range(10):
+            call = {"tool": "files/delete_file", "arguments": {"path": f"{number}.txt"}}
+            waiting = (await here.post("/api/call", call)).json()["pending_id"]
+            heard: dict[str, dict[str, Any]] = {}
+
+            async def edit(opened: House, path: str, waiting: str, heard: dict[str, dict[str, Any]]) -> None:
+                wanted = {"arguments": {"path": path}}
+                heard[path] = (await opened.post(f"/api/approvals/{waiting}/approve", wanted)).json()
+
+            async with anyio.create_task_group() as tasks:
+                for opened, path in ((here, "a.txt"), (there, "b.txt"))[:: 1 if number % 2 else -1]:
+                    tasks.start_soon(edit, opened, path, waiting, heard)
+            stands = {answer["approval"]["edited_arguments"]["path"] for answer in heard.values()}
+            assert {path for path, answer in heard.items() if answer["stood"]} == stands
+            (lost,) = (answer for answer in heard.values() if not answer["stood"])
+            assert "decided first" in lost["note"]
+
+
+@proves("I3", "I4")
+async def test_an_edit_stays_within_the_bounds_of_who_approves(tmp_path: Path) -> None:
+    """Of a tool with operations, one may read and another destroy."""
+    schema = {
+        "type": "object",
+        "properties": {"operation": {"enum": ["list_files", "delete_file"]}, "path": {"type": "string"}},
+        "required": ["operation"],
+    }
+    server = tool_server("files", [{"name": "manage", "description": "Files.", "inputSchema": schema}])
+    written = {"match": "files/manage", "effect": "read", "operations": {"delete_file": "destroy"}}
+    rules = [{"tool": "files/manage", "verdict": "ask"}]
+    async with house(tmp_path, server.spec(), gateway=KEYED, policy=rules, tools=[written]) as opened:
+        agent = await opened.key("agent")
+        reads = await opened.key("reads", "approve", scope=Scope(effects=(Effect.READ,)))
+        call = {"tool": "files/manage", "arguments": {"operation": "list_files", "path": "a"}}
+        waiting = (await opened.post("/api/call", call, headers=agent)).json()["pending_id"]
+        path = f"/api/approvals/{waiting}"
+        assert (await opened.get(path, headers=reads)).json()["effect"] == "read"
+        edited = {"arguments": {"operation": "delete_file", "path": "a"}}
+        refused = await opened.post(f"{path}/approve", edited, headers=reads)
+        assert (refused.status_code, "bounds" in refused.json()["detail"]) == (403, True)
+        elsewhere = {"arguments": {"operation": "list_files", "path": "b"}}
+        assert (await opened.post(f"{path}/approve", elsewhere, headers=reads)).json()["stood"] is True
 
 
 @proves("I4")

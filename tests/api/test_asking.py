@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
+from fingerpost.records import Scope
 from fingerpost.testing import HANG, ToolServer, tool_server
 from tests.api.kit import House, house, listening_to
 from tests.journeys.recorder import READS, tool
@@ -129,6 +130,20 @@ async def test_whoever_leaves_stops_the_work_for_them(tmp_path: Path) -> None:
                     await opened.post("/api/ask", {"request": WISH, "mode": "staged"})
         with anyio.fail_after(5):
             await opened.api.drain(5)
+
+
+@proves("C3")
+async def test_a_tool_that_is_away_says_why_to_whoever_could_use_it(opened: House) -> None:
+    off = {"on": False, "reason": "maintenance"}
+    assert (await opened.post("/api/tools/files/list_files/switch", off)).status_code == 200
+    call = {"tool": "files/list_files", "arguments": {"path": "."}}
+    for tool_name in ("files/list_files", "list_files", "files__list_files"):
+        told = (await opened.post("/api/call", {**call, "tool": tool_name})).json()
+        assert (told["success"], told["error"], told["tool"]) == (False, "unavailable", "files/list_files")
+        assert "switched off by local: maintenance" in told["content"]
+    other = await opened.key("other", scope=Scope(tools=("files/read_file",)))
+    hidden = await opened.post("/api/call", call, headers=other)
+    assert (hidden.status_code, "switched" in hidden.text) == (404, False)
 
 
 async def test_a_tool_is_called_within_bounds(opened: House) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import sqlite3
+from collections.abc import AsyncGenerator, Generator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from fingerpost.testing import tool_server
@@ -117,3 +120,36 @@ async def test_the_live_stream_tells_of_lines_and_of_what_waits(tmp_path: Path) 
             await opened.post(f"/api/approvals/{new['pending_id']}/reject", {"reason": "no"})
             while (await stream.next("approvals")).data != {"waiting": 1}:
                 pass
+
+
+@contextmanager
+def _without_tables(folder: Path, *names: str) -> Generator[None]:
+    """A database that answers nothing about these for a while."""
+    with closing(sqlite3.connect(folder / "store.db", isolation_level=None)) as other:
+        for name in names:
+            other.execute(f"ALTER TABLE {name} RENAME TO {name}_elsewhere")
+        yield
+        for name in names:
+            other.execute(f"ALTER TABLE {name}_elsewhere RENAME TO {name}")
+
+
+@proves("F38", "I2")
+async def test_the_live_stream_goes_on_when_the_store_is_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = tool_server("files", (tool("delete_file", "Delete a file.", "path"),))
+    async with house(tmp_path, server.spec()) as opened:
+        call = {"tool": "files/delete_file", "arguments": {"path": "a.txt"}}
+        await opened.post("/api/call", call)
+        async with listening_to(opened, "/api/live") as stream:
+            assert (await stream.next("approvals")).data == {"waiting": 1}
+            with _without_tables(tmp_path, "journal", "approvals"):
+                async with listening_to(opened, "/api/live") as opened_meanwhile:
+                    assert await opened_meanwhile.next("lines")
+                    caplog.clear()
+                    with anyio.fail_after(20):
+                        while "approvals" not in caplog.text:  # noqa: ASYNC110 - nothing else tells of it
+                            await anyio.sleep(0.01)
+            await opened.post("/api/call", {**call, "arguments": {"path": "b.txt"}})
+            assert (await stream.next("approvals")).data == {"waiting": 2}
+    assert "Traceback" not in caplog.text

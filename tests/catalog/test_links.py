@@ -33,6 +33,23 @@ def test_a_search_on_another_server_stands_in_for_a_search() -> None:
 
 
 @proves("D1")
+@pytest.mark.parametrize(
+    ("one", "two", "name", "about"),
+    [
+        ("web-prod", "web-staging", "read_thing", "Read a thing."),
+        ("http-a", "http-b", "read_thing", "Read a thing."),  # what they are called says nothing of the tool
+        ("search-prod", "search-staging", "web_search", "Search the web"),
+        ("web", "web-dev", "web_search", "Search the web"),
+    ],
+)
+def test_what_servers_are_called_makes_none_stand_in_for_another(
+    one: str, two: str, name: str, about: str
+) -> None:
+    made = [listing(server, tool(name, about, inputSchema=QUERY)) for server in (one, two)]
+    assert [card.intelligence.hierarchy.value for card in catalog(*made).snapshot.cards] == [(), ()]
+
+
+@proves("D1")
 def test_a_stand_in_never_needs_an_argument_the_first_tool_does_not_take() -> None:
     snapshot = catalog(
         listing("one", search("web_search")), listing("two", search("web_search", QUERY_AND_COUNTRY))

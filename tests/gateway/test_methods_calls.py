@@ -277,3 +277,18 @@ async def test_a_client_that_goes_round_in_circles_is_stopped_and_a_busy_program
         assert refused[0]
         assert sum(refused) < 20  # one; a few more where this machine pauses
     assert len(shop.seen) == 24 + 100 - sum(refused)
+
+
+@proves("D5", "G8")
+async def test_a_model_can_read_that_another_tool_answered(tmp_path: Path) -> None:
+    async def fail(_: str, __: dict[str, Any]) -> str:
+        raise RuntimeError("out of order")
+
+    first = tool_server("first", [reading("look")], call=fail)
+    second = tool_server("second", [reading("look")])
+    standing_in = [{"match": "first/look", "hierarchy": ["second/look"]}]
+    async with house(tmp_path, first.spec(), second.spec(), tools=standing_in) as it:
+        result = await it.call("first__look")
+        assert "This is the answer of second/look" in text_of(result)
+        assert result["_meta"]["fingerpost/answered_by"] == "second/look"
+        assert "This is the answer" not in text_of(await it.call("second__look"))

@@ -27,6 +27,7 @@ from tests.gateway.methods_kit import (
     reading,
     request,
     text_of,
+    until,
 )
 from tests.requirements import proves
 from tests.turns import turns_during
@@ -48,6 +49,24 @@ RICH: dict[str, Any] = {
     "icons": [{"src": "https://shop.example/icon.png", "sizes": ["48x48"]}],
     "_meta": {"shop.example/order": 7},
 }
+
+
+@proves("G4", "G8", "F24")
+async def test_clients_hear_when_another_process_accepted_a_changed_tool(tmp_path: Path) -> None:
+    shop = tool_server("shop", [reading("price")])
+    async with house(tmp_path, shop.spec()) as it:
+        assert await it.names() == ["shop__price", "read_result"]
+        await shop.replace([reading("price", "Another text")])
+        await until(lambda: bool(it.router.catalog.quarantined))
+        assert await it.names() == ["read_result"]
+        it.crowd.listeners.append(request("initialize", session="all"))
+        async with house(tmp_path, shop.spec()) as other:
+            (held,) = other.router.catalog.quarantined
+            await other.router.accept(held.card.key, by="dana", fingerprint=held.card.fingerprint)
+        await it.crowd.until(1)
+        assert set(it.crowd.of("all")) == {"notifications/tools/list_changed"}
+        await until(lambda: not it.router.catalog.quarantined)
+        assert await it.names() == ["shop__price", "read_result"]
 
 
 @proves("G4")

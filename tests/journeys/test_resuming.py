@@ -75,6 +75,29 @@ async def test_what_was_approved_runs_once_however_often_it_is_resumed(tmp_path:
 
 
 @proves("W2")
+async def test_what_was_broken_off_while_it_ran_is_not_asked_about_as_if_it_never_had(tmp_path: Path) -> None:
+    begun = anyio.Event()
+
+    async def delete(_: str, __: dict[str, object]) -> str:
+        begun.set()
+        await anyio.sleep_forever()
+        return ""
+
+    server = tool_server("files", TOOLS, call=delete)
+    async with opened(tmp_path, server, chooser()) as router:
+        asked = await router.route(WISH)
+        waiting = waits(asked)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(router.resume, asked, waiting.approve(by="dana"))
+            await begun.wait()
+            tasks.cancel_scope.cancel()
+    async with opened(tmp_path, server, chooser()) as router:
+        again = await router.resume(waiting.pending_id)
+    assert any("whether it took effect is unknown" in event.summary() for event in again.events)
+    assert len(server.calls) == 1
+
+
+@proves("W2")
 async def test_a_rejection_is_told_with_its_reason_and_stays_one(tmp_path: Path) -> None:
     server = files()
     async with opened(tmp_path, server, chooser()) as router:
@@ -175,6 +198,20 @@ async def test_a_tool_that_changed_after_the_yes_is_not_run(tmp_path: Path) -> N
         assert [step.success for step in done.packet.tool_routing.steps] == [False]
         assert await as_remembered(router, done)
     assert server.calls == other.calls == []
+
+
+@proves("W2")
+async def test_why_what_was_allowed_cannot_be_done_now_is_told_and_what_helps(tmp_path: Path) -> None:
+    server = files()
+    async with opened(tmp_path, server, None) as router:
+        asked = await router.route('Use files/delete_file with path "a.txt"')
+        await router.shutters.switch_tool("files/delete_file", on=False, by="dana", reason="maintenance")
+        done = await router.resume(asked, waits(asked).approve(by="dana"))
+    assert done.outcome is RouteOutcome.FAILED
+    assert "switched off by dana: maintenance" in done.answer
+    assert "Switch it on again" in done.answer
+    assert "fingerpost doctor" not in done.answer
+    assert server.calls == []
 
 
 @proves("F24", "W2")

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost import Router
-from fingerpost.errors import CallError, ConfigError
+from fingerpost.errors import CallError, ConfigError, StoreUnavailable
 from fingerpost.events import CallFinished
 from fingerpost.events.codec import decode, encode
 from fingerpost.records import check_json
@@ -110,7 +110,17 @@ ASKED: dict[str, Callable[[Router], Awaitable[object]]] = {
     "call": lambda router: router.call(TOOL, {}),
     "settle": lambda router: router.settle(0.1),
     "feedback": lambda router: router.feedback("pkt_1", "good", by="dana"),
+    "connect": lambda router: router.connect(),
+    "start": lambda router: _started(router),
+    "select": lambda router: router.select("find the mail of Kim"),
+    "resume": lambda router: router.resume("apr_1"),
+    "sign_in": lambda router: router.sign_in("mail", open_browser=print),
+    "accept": lambda router: router.accept(TOOL, by="dana", fingerprint="f"),
 }
+
+
+async def _started(router: Router) -> str:
+    return router.start(TOOL, {})
 
 
 @pytest.mark.parametrize("asked", ASKED)
@@ -125,3 +135,36 @@ async def test_a_closed_router_says_so(
     with pytest.raises(ConfigError, match="the router is not open"):
         await ASKED[asked](router)
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+async def test_a_router_is_opened_once(tmp_path: Path) -> None:
+    router = Router([tool_server("mail", MAIL).spec()], settings=settings(tmp_path))
+    async with router:
+        with pytest.raises(ConfigError, match="open already"):
+            async with router:
+                pass  # pragma: no cover
+        assert (await router.call(TOOL, {})).success  # whoever has it open keeps it
+    with pytest.raises(ConfigError, match="was opened before") as again:
+        async with router:
+            pass  # pragma: no cover
+    assert "make a new one" in (again.value.hint or "")
+
+
+async def test_a_router_whose_store_could_not_be_opened_may_be_tried_again(tmp_path: Path) -> None:
+    folder = tmp_path / "later"
+    folder.write_text("in the way", encoding="utf-8")
+    router = Router([tool_server("mail", MAIL).spec()], settings=settings(folder))
+    with pytest.raises(StoreUnavailable):
+        async with router:
+            pass  # pragma: no cover
+    folder.unlink()
+    folder.mkdir()
+    async with router:
+        assert (await router.call(TOOL, {})).success
+
+
+def test_another_kind_of_event_loop_is_told_which_one_is_needed(tmp_path: Path) -> None:
+    opening = Router(settings=settings(tmp_path)).__aenter__()
+    with pytest.raises(ConfigError, match="runs on asyncio") as refused:
+        opening.send(None)  # as an event loop does that is not asyncio's
+    assert "anyio.run" in (refused.value.hint or "")

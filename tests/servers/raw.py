@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import anyio
-from anyio.abc import SocketAttribute, SocketStream
+from anyio.abc import ByteStream, Listener, SocketAttribute, TaskGroup
 from anyio.streams.buffered import BufferedByteReceiveStream
+from anyio.streams.tls import TLSListener
 
 CLOSE = b"\0close"  # at the end of an answer: the connection is closed behind it
 GREETING: Mapping[str, Any] = {
@@ -30,8 +33,25 @@ class RawServer:
         self.calls: list[str] = []  # the head of each
         self.connections = 0  # on which calls came
         self.opened = 0  # connections at all
+        self._life = anyio.CancelScope()
+        self._over = anyio.Event()
 
-    async def handle(self, stream: SocketStream) -> None:
+    async def stop(self) -> None:
+        """Take no more connections; those that are open stay so."""
+        self._life.cancel()
+        await self._over.wait()
+
+    async def listen(
+        self, listener: Listener[Any], connections: TaskGroup, *, tls: ssl.SSLContext | None
+    ) -> None:
+        with self._life:
+            if tls is not None:
+                listener = TLSListener(listener, tls, standard_compatible=False)
+            async with listener:
+                await listener.serve(self.handle, connections)
+        self._over.set()
+
+    async def handle(self, stream: ByteStream) -> None:
         self.opened += 1
         lines = BufferedByteReceiveStream(stream)
         seen = False
@@ -39,7 +59,7 @@ class RawServer:
             while True:
                 try:
                     head = (await lines.receive_until(b"\r\n\r\n", 65536)).decode()
-                except (anyio.IncompleteRead, anyio.BrokenResourceError):
+                except (anyio.IncompleteRead, anyio.BrokenResourceError, anyio.ClosedResourceError):
                     return
                 sizes = [int(line.split(":")[1]) for line in head.split("\r\n") if "ength:" in line]
                 body = await lines.receive_exactly(sizes[0]) if sizes and sizes[0] else b"{}"
@@ -71,13 +91,13 @@ def with_length(body: bytes, extra: bytes = b"") -> bytes:
 
 
 @asynccontextmanager
-async def raw_server(answer: Callable[[bytes], list[bytes]]) -> AsyncGenerator[tuple[RawServer, str]]:
+async def raw_server(
+    answer: Callable[[bytes], list[bytes]], *, tls: ssl.SSLContext | None = None
+) -> AsyncGenerator[tuple[RawServer, str]]:
     server = RawServer(answer)
-    async with (
-        await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
-        anyio.create_task_group() as tasks,
-    ):
-        tasks.start_soon(listener.serve, server.handle)
-        port = listener.extra(SocketAttribute.local_port)
-        yield server, f"http://127.0.0.1:{port}/mcp"
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    port = listener.extra(SocketAttribute.local_port)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(server.listen, listener, tasks, tls=tls))
+        yield server, f"http{'' if tls is None else 's'}://127.0.0.1:{port}/mcp"
         tasks.cancel_scope.cancel()

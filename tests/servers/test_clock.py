@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 
 from fingerpost import Router, Server, Settings
 from fingerpost.errors import ToolTimeout
+from fingerpost.records import JsonObject
 from fingerpost.servers.clock import LONGEST, Clock
+from fingerpost.servers.talk import PROGRESS, Talk
+from tests.call.running import Bench, a_call, a_context
 from tests.gateway.methods_kit import house, text_of
 from tests.programs import program
 from tests.requirements import proves
@@ -48,11 +51,48 @@ async def test_the_same_for_whoever_calls_through_the_gateway(tmp_path: Path, mo
     assert "completed" in text_of(result)
 
 
+@proves("F2", "W3")
+async def test_progress_does_not_outlast_the_time_of_a_whole_request() -> None:
+    seconds, left = 5.0, list[float]()
+
+    class Door:
+        """Reports progress, and looks how long it has by that."""
+
+        async def ensure(self, name: str, *, timeout: float) -> None: ...
+
+        async def call(self, *_: Any, on_progress: Any = None, **__: Any) -> JsonObject:
+            for progress in range(3):
+                await on_progress(progress, None, None)
+                left.append(anyio.current_effective_deadline() - anyio.current_time())
+            return {"content": []}
+
+    bench = Bench(Door())
+    await bench.run(a_call(), seconds=60, context=a_context(seconds=seconds), on_progress=_nowhere)
+    assert len(left) == 3
+    assert max(left) <= seconds
+
+
+async def _nowhere(progress: float, total: float | None, message: str | None) -> None: ...
+
+
+@proves("F2")
+@pytest.mark.parametrize("odd", [10**400, float("nan"), float("inf"), "1", None, True])
+async def test_progress_that_is_no_number_is_passed_over(odd: Any, caplog: pytest.LogCaptureFixture) -> None:
+    heard: list[float] = []
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        heard.append(progress)
+
+    talk = Talk("odd", 1, on_progress=on_progress)
+    await talk.hear(PROGRESS, {"progress": odd})
+    await talk.hear(PROGRESS, {"progress": 2, "total": odd})
+    assert heard == [2.0]
+    assert not caplog.messages
+
+
 @proves("F2")
 async def test_a_server_that_stops_getting_on_is_given_up_and_the_error_says_so() -> None:
     rarely = {"duration": 60, "steps": 6}
-
-    async def on_progress(progress: float, total: float | None, message: str | None) -> None: ...
 
     async with pool(everything()) as servers:
         servers.start("everything")
@@ -63,7 +103,7 @@ async def test_a_server_that_stops_getting_on_is_given_up_and_the_error_says_so(
                 "trigger-long-running-operation",
                 rarely,
                 timeout=0.3,
-                on_progress=on_progress,
+                on_progress=_nowhere,
             )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
@@ -46,6 +48,12 @@ SHAPES: dict[str, Callable[[bytes], list[bytes]]] = {
     "in chunks": lambda body: [OK + b"Transfer-Encoding: chunked\r\n\r\n" + chunked(body)],
     "until the connection closes": lambda body: [OK + b"\r\n", body, CLOSE],
     "after a hint that it goes on": lambda body: [b"HTTP/1.1 103 Early Hints\r\n\r\n", with_length(body)],
+    "compressed though nobody asked for it": lambda body: [
+        with_length(gzip.compress(body), b"Content-Encoding: gzip\r\n")
+    ],
+    "in chunks, compressed": lambda body: [
+        OK + b"Content-Encoding: deflate\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked(zlib.compress(body))
+    ],
     "with odd capitals": lambda body: [
         b"HTTP/1.1 200 OK\r\ncOnTeNt-TyPe: Application/JSON; charset=utf-8\r\ncontent-length: %d\r\n\r\n%b"
         % (len(body), body)
@@ -99,6 +107,11 @@ async def test_a_connection_that_was_idle_for_as_long_as_servers_keep_them_is_no
 LARGE = b'{"filler":"%b"}' % (b"x" * 200_000)
 REFUSED: dict[str, tuple[Callable[[bytes], list[bytes]], type[FingerpostError], str]] = {
     "what is no HTTP": (lambda _: [b"SSH-2.0-OpenSSH\r\n\r\n"], ServerUnavailable, "not HTTP"),
+    "another protocol": (
+        lambda _: [b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n"],
+        ServerUnavailable,
+        "another protocol",
+    ),
     "a head without end": (
         lambda _: [b"HTTP/1.1 200 OK\r\n" + b"X: " + b"y" * 200_000],
         ServerUnavailable,
@@ -111,9 +124,19 @@ REFUSED: dict[str, tuple[Callable[[bytes], list[bytes]], type[FingerpostError], 
     ),
     "no answer at all": (lambda _: [CLOSE], ServerUnavailable, "closed the connection"),
     "compression nobody asked for": (
-        lambda body: [with_length(body, b"Content-Encoding: gzip\r\n")],
+        lambda body: [with_length(body, b"Content-Encoding: br\r\n")],
         ServerUnavailable,
         "compressed",
+    ),
+    "what is not compressed as it says": (
+        lambda body: [with_length(body, b"Content-Encoding: gzip\r\n")],
+        ServerUnavailable,
+        "cannot be unpacked",
+    ),
+    "more than allowed, compressed": (
+        lambda _: [with_length(gzip.compress(LARGE), b"Content-Encoding: gzip\r\n")],
+        LimitReached,
+        "sent more than",
     ),
     "more than allowed, announced": (lambda _: [with_length(LARGE)], LimitReached, "sent more than"),
     "more than allowed, unannounced": (

@@ -14,6 +14,7 @@ from mcp.shared.exceptions import MCPError
 from fingerpost.errors import ServerReplyInvalid, ServerUnavailable, ToolFailed, ToolTimeout
 from fingerpost.servers import Passage, Server, Servers
 from fingerpost.servers.talk import Talk, Talks
+from fingerpost.servers.thin import MOST_EMPTY
 from fingerpost.testing import served
 from tests.requirements import proves
 from tests.servers.callers import Person
@@ -121,6 +122,37 @@ async def test_a_stream_that_cannot_be_picked_up_is_an_error_that_says_so():
             await call(servers)
         assert caught.value.hint is not None
         assert "unknown" in caught.value.hint
+
+
+def primed(times: list[Asked]) -> Act:
+    """Breaks off at once, and wants to be asked for the rest at once."""
+
+    async def act(asked: Asked) -> None:
+        if asked.method == "GET" and "last-event-id" not in asked.headers:
+            await asked.answer(None, 405)
+            return
+        times.append(asked)
+        await asked.begin(kind="text/event-stream")
+        await asked.event(None, id="7", retry=0)
+        await asked.write(b"", more=False)
+
+    return act
+
+
+async def test_a_stream_in_which_nothing_new_comes_is_asked_for_less_and_less_and_then_given_up():
+    asked: list[Asked] = []
+    async with plain({"tools/call": primed([]), "GET": primed(asked)}) as (_, servers):
+        with pytest.raises(ServerUnavailable, match="ended its reply before it was complete"):
+            await call(servers)
+    assert len(asked) == MOST_EMPTY
+
+
+async def test_a_server_that_wants_to_be_asked_for_the_rest_at_once_is_not_hammered():
+    asked: list[Asked] = []
+    async with plain({"tools/call": primed([]), "GET": primed(asked)}) as (_, servers):
+        with pytest.raises(ToolTimeout):
+            await call(servers, timeout=1)
+    assert len(asked) <= 4  # after 0.1, 0.3, 0.7 and, where it is late, 1.5 seconds
 
 
 @proves("G8")
@@ -238,6 +270,24 @@ async def test_a_redirect_is_followed_with_its_body_only_within_the_server():
         with pytest.raises(ServerUnavailable, match="redirects to"):
             await call(servers)
         assert server.asked.count("tools/call") <= 10
+
+    async def to_itself(asked: Asked) -> None:
+        await asked.answer(None, 308, location=asked.path)
+
+    async with plain({"tools/call": to_itself}) as (_, servers):
+        with pytest.raises(ServerUnavailable, match="again and again") as caught:
+            await call(servers)
+        assert "another address" not in str(caught.value)
+
+
+@pytest.mark.parametrize("status", [202, 204])
+async def test_an_answer_without_content_is_a_reply_that_is_missing(status: int):
+    async def nothing(asked: Asked) -> None:
+        await asked.answer(None, status)
+
+    async with plain({"tools/call": nothing}) as (_, servers):
+        with pytest.raises(ServerReplyInvalid, match=f"the reply of plain is missing .HTTP {status}"):
+            await call(servers)
 
 
 async def test_a_cookie_of_the_handshake_comes_back_to_its_server_and_to_no_other():

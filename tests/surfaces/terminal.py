@@ -9,6 +9,7 @@ import re
 import select
 import signal
 import subprocess
+import termios
 import time
 from types import TracebackType
 from typing import Self
@@ -20,16 +21,20 @@ _STYLES = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Terminal:
-    """Runs `fingerpost` with a pseudo-terminal for stdin, stdout and stderr."""
+    """Runs `fingerpost` with a pseudo-terminal for stdin, stdout and stderr.
 
-    def __init__(self, person: Person, *arguments: str) -> None:
+    `early` are keys pressed before it begins, `extra` are variables of its environment.
+    """
+
+    def __init__(self, person: Person, *arguments: str, early: str = "", **extra: str) -> None:
         self._own, other = pty.openpty()
+        self.presses(early)
         self.shown = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a sign may arrive in two reads
         self.process = subprocess.Popen(
             person.command(*arguments),
             cwd=person.home,
-            env={**person.environment, "TERM": "xterm-256color", "COLUMNS": "120"},
+            env={**person.environment, "TERM": "xterm-256color", "COLUMNS": "120", **extra},
             stdin=other,
             stdout=other,
             stderr=other,
@@ -49,7 +54,17 @@ class Terminal:
         os.close(self._own)
 
     def types(self, line: str) -> None:
-        os.write(self._own, f"{line}\n".encode())
+        self.presses(f"{line}\n")
+
+    def presses(self, keys: str) -> None:
+        """Keys as they are, without Enter."""
+        os.write(self._own, keys.encode())
+
+    def hands_over_more_than_lines(self) -> None:
+        """Several lines may reach the program in one piece, as they do after a line was edited."""
+        modes = termios.tcgetattr(self._own)
+        modes[3] &= ~termios.ICANON
+        termios.tcsetattr(self._own, termios.TCSANOW, modes)
 
     def presses_control_c_until(self, words: str) -> str:
         """Like a person, more than once: Python misses the one that comes just before it waits for a key."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import subprocess
 from pathlib import Path
 
 from tests.requirements import proves
 from tests.surfaces.conftest import Person
+from tests.surfaces.terminal import Terminal
 
 
 def has_files(person: Person) -> Path:
@@ -78,22 +76,11 @@ def test_a_rejected_call_is_told_why(person: Person) -> None:
 @proves("C6")
 def test_a_person_at_the_terminal_is_asked_and_their_yes_runs_the_call(person: Person) -> None:
     folder = has_files(person)
-    terminal, other_end = pty.openpty()
-    with subprocess.Popen(
-        person.command("call", "files/write_file", f"path={folder}/new.md", "content=hello"),
-        cwd=person.home,
-        env=person.environment,
-        stdin=other_end,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        os.close(other_end)
-        os.write(terminal, b"y\n")
-        out, err = process.communicate(timeout=50)
-    os.close(terminal)
-    assert process.returncode == 0, err
-    assert "Successfully wrote" in out
+    with Terminal(person, "call", "files/write_file", f"path={folder}/new.md", "content=hello") as terminal:
+        terminal.until("Run it? [y/N]: ")
+        terminal.types("y")
+        assert terminal.end() == 0, terminal.shown
+    assert "Successfully wrote" in terminal.shown
     assert (folder / "new.md").exists()
 
 

@@ -21,6 +21,7 @@ from tests.together.talking import text_of, user, whole
 pytestmark = pytest.mark.xdist_group("together")
 
 RIGHTS = {"agent": ("use",), "other": ("use",), "guard": ("watch", "approve")}
+EVERY_RIGHT = ("use", "watch", "approve", "manage")
 REFUSED = "status of 40[13]"  # what a browser says of an answer that is a refusal
 
 
@@ -36,9 +37,9 @@ class Locked:
             got = client.get(path)
             return got.status_code, got.json()
 
-    def post(self, name: str, path: str) -> int:
+    def post(self, name: str, path: str, body: dict[str, Any] | None = None) -> int:
         with self.program.http(self.keys[name]) as client:
-            return client.post(path, json={}).status_code
+            return client.post(path, json=body or {}).status_code
 
     def live(self, name: str) -> list[Any]:
         """The lines that the live stream begins with."""
@@ -50,13 +51,19 @@ class Locked:
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locked]:
     folder = tmp_path_factory.mktemp("locked")
-    lock = {"FINGERPOST_GATEWAY__REQUIRE_KEY": "true"}
+    lock = {
+        "FINGERPOST_GATEWAY__REQUIRE_KEY": "true",
+        "FINGERPOST_PROFILES__READER__EFFECTS": '["read"]',
+    }
     with serving(folder, {"files": file_server(folder)}, lock) as program:
-        yield Locked(program, {name: made_key(program, name, *may) for name, may in RIGHTS.items()})
+        keys = {name: made_key(program, name, *may) for name, may in RIGHTS.items()}
+        keys["reader"] = made_key(program, "reader", *EVERY_RIGHT, more=("--profile", "reader"))
+        yield Locked(program, keys)
 
 
-def made_key(program: Program, name: str, *rights: str) -> str:
-    said = program.runs("keys", "add", name, *(part for right in rights for part in ("--may", right)))
+def made_key(program: Program, name: str, *rights: str, more: tuple[str, ...] = ()) -> str:
+    may = (part for right in rights for part in ("--may", right))
+    said = program.runs("keys", "add", name, *may, *more)
     found = re.search(r"fp_\S+", said)
     assert found is not None
     return found[0]
@@ -122,3 +129,17 @@ def test_what_a_key_may_not(locked: Locked):
     for key in ("any key does", "fp_" + "0" * 40):
         with locked.program.openai(key) as client, pytest.raises(AuthenticationError):
             whole(client, [user("Hello")])
+
+
+@proves("I3", "I4")
+def test_a_key_for_a_profile_approves_nothing_beyond_it(locked: Locked):
+    path = locked.program.workspace / "beyond.txt"
+    call = {"tool": "files/write_file", "arguments": {"path": str(path), "content": "Hello"}}
+    assert locked.post("agent", "/api/call", call) == 200
+    [waiting] = locked.get("guard", "/api/approvals")[1]["items"]
+    assert locked.get("reader", "/api/approvals")[1]["items"] == []
+    decide = f"/api/approvals/{waiting['pending_id']}"
+    assert [locked.post("reader", f"{decide}/{word}") for word in ("approve", "reject")] == [404, 404]
+    assert locked.post("agent", "/api/call", call) == 200
+    assert not path.exists()
+    assert locked.post("guard", f"{decide}/reject") == 200

@@ -25,6 +25,7 @@ from typing import Final, Literal
 from fingerpost.call.fingerprints import operation_key
 from fingerpost.errors import CallError, LimitReached
 from fingerpost.events import ApprovalDecided, ApprovalRequested, EventSink
+from fingerpost.frozen import frozen
 from fingerpost.records import (
     Call,
     CallContext,
@@ -47,6 +48,14 @@ MOST_WAITING: Final = 100  # of one caller
 
 # Grants from the future that one call may use up in vain before it is asked about again.
 _VAIN: Final = 8
+
+
+@frozen
+class Settled:
+    """How a call stands after somebody's word, and whether that word is the one that counts."""
+
+    standing: Pending
+    stood: bool
 
 
 class Approvals:
@@ -148,6 +157,20 @@ class Approvals:
 
         Raises `CallError` when no such call ever waited, or when the word does not apply to it.
         """
+        settled = await self.settle(pending_id, decision, by=by, reason=reason, edited=edited, scope=scope)
+        return settled.standing
+
+    async def settle(
+        self,
+        pending_id: str,
+        decision: Decision,
+        *,
+        by: str,
+        reason: str | None = None,
+        edited: Call | None = None,
+        scope: Scope = "once",
+    ) -> Settled:
+        """The same, and whether this word stood: who decided cannot tell two words of one name apart."""
         pending = await self._store.approvals.get(pending_id, now=self._clock())
         if pending is None:
             raise _unknown(pending_id)
@@ -163,9 +186,10 @@ class Approvals:
             grants=grants,
             now=now,
         )
-        if (standing.decision, standing.decided_by, standing.decided_at) == (decision, by, now):
+        stood = (standing.decision, standing.decided_by, standing.decided_at) == (decision, by, now)
+        if stood:
             self._tell(standing, by)
-        return standing
+        return Settled(standing=standing, stood=stood)
 
     async def news(self, call: Call, context: CallContext) -> Pending | None:
         """What a person said about this very call that its asker has not heard: a no, or other arguments.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 import anyio
@@ -27,9 +27,11 @@ from fingerpost.call.policy import Policy, doubted, permit
 from fingerpost.call.progress import Progress
 from fingerpost.call.rounds import Rounds
 from fingerpost.call.scopes import bounded_by, within
+from fingerpost.call.under_way import UnderWay
 from fingerpost.catalog import Absence, Catalog
 from fingerpost.errors import CallError, LimitReached, StoreError
 from fingerpost.events import (
+    AttemptFinished,
     CallEvent,
     CallFinished,
     CallPrepared,
@@ -104,6 +106,7 @@ class CallPath:
         self.use_rules(settings.policy, bounds or {})
         self._running: dict[str, str] = {}  # the tool of every call under way, by call
         self._contexts: dict[str, CallContext] = {}  # and who makes it
+        self.under_way = UnderWay()
         self._rounds = Rounds()
         self.results = Results(store.cache, keep_seconds=settings.digest.keep_seconds)
         self.approvals = Approvals(store, events=events, settings=settings.call)
@@ -114,6 +117,7 @@ class CallPath:
             events=self._events,
             journal=self._write_down,
             hasten=store.journal.hasten,
+            assure=self._assure,
             unbounded=settings.builtin.enabled,
         )
 
@@ -127,11 +131,12 @@ class CallPath:
 
         `passage` is what goes between the caller and the server beside the call.
         """
-        try:
-            return await self._call(wish, context, passage)
-        finally:
-            if passage is None:  # who passes an answer on sends it first
-                self._events.flush()
+        async with self.under_way.one():
+            try:
+                return await self._call(wish, context, passage)
+            finally:
+                if passage is None:  # who passes an answer on sends it first
+                    self._events.flush()
 
     async def _call(self, wish: ToolCall, context: CallContext, passage: Passage | None) -> Outcome:
         began = time.monotonic()
@@ -143,7 +148,7 @@ class CallPath:
         try:
             outcome = await self._go(wish, context, endings, passage)
         except (StoreError, LimitReached) as error:  # nothing that needs a record runs without one
-            outcome = endings.failure(wish.name, ErrorKind.UNAVAILABLE, str(error), hint=error.hint or "")
+            outcome = endings.failure(wish.name, ErrorKind.UNAVAILABLE, str(error), fix=error.hint or "")
         except anyio.get_cancelled_exc_class():  # what became of its attempt, the attempt's own event says
             tool = self._running.get(context.call_id, wish.name)
             gone = endings.failure(tool, ErrorKind.CANCELLED, GAVE_UP, detail=GAVE_UP)
@@ -237,6 +242,21 @@ class CallPath:
             )
         return away if theirs else None
 
+    def _assure(self, call: Call) -> None:
+        """Just before it is sent: the tool is still the one that was looked at, judged and approved.
+
+        A call may have waited for a person, or for its server, which came back with something else.
+        """
+        card = self._catalog.snapshot.get(call.tool)
+        if card is not None and card.fingerprint == (call.definition_fingerprint or card.fingerprint):
+            return
+        wish = ToolCall(name=call.tool, arguments={})
+        if card is None and (gone := absent(wish, self._catalog, self._servers.statuses)) is not None:
+            raise CallError(gone.told, hint=gone.fix)
+        what = "changed" if card is not None else "was taken away"
+        message = f"{call.tool} {what} while this call waited; it was not called"
+        raise CallError(message, hint="Look at the tool as it is now, then make the call again.")
+
     def check(self, wish: ToolCall) -> Checked:
         """What would become of the call's name and arguments. Nothing runs, nobody is asked or told."""
         return check(wish, self._catalog.snapshot, repair=self._settings.flags.argument_repair)
@@ -317,25 +337,29 @@ class CallPath:
         return await self.call(wish, context, passage)
 
     async def _ended_in_the_dark(self, context: CallContext) -> bool:
-        """Whether an attempt of this call began and nobody knows how it ended: the process died under it.
+        """Whether an attempt of this call began and nobody knows how it ended.
 
-        One that began a moment ago may be at work in another process: its end is waited for.
+        The process died under it, or was stopped, or whoever waited for it left. One that began a moment
+        ago may be at work in another process: its end is waited for.
         """
         if context.call_id in self._running:
             return False
-        while (begun := await self._unfinished(context)) is not None:
+        while True:
+            told = await self._attempts(context)
+            begun = max((attempt.at for attempt in unfinished_attempts(told)), default=None)
+            if begun is None:
+                return _ended_unknown(told)
             if utc_now() - begun > MOMENT:
                 return True
             await anyio.sleep(LOOK_AGAIN_S)
-        return False
 
-    async def _unfinished(self, context: CallContext) -> datetime | None:
-        """When the latest attempt of this call began of which no end is told."""
+    async def _attempts(self, context: CallContext) -> list[Event]:
+        """What was recorded of the attempts of this call, in order."""
         recorded = await self._store.journal.events(
             packet_id=context.packet_id or context.call_id, kinds=("attempt_started", "attempt_finished")
         )
-        lost = unfinished_attempts(entry.event for entry in recorded)
-        return max((attempt.at for attempt in lost if attempt.call_id == context.call_id), default=None)
+        events = [entry.event for entry in recorded]
+        return [event for event in events if getattr(event, "call_id", None) == context.call_id]
 
     # -- execution ----------------------------------------------------------------------------------
 
@@ -427,3 +451,9 @@ class CallPath:
         """Returns when this is on disk, behind what happened before."""
         self._events.flush()
         await self._store.journal.append(event)
+
+
+def _ended_unknown(told: Sequence[Event]) -> bool:
+    """Whether the latest attempt ended without anybody knowing whether it took effect."""
+    ended = [event.attempt for event in told if isinstance(event, AttemptFinished)]
+    return bool(ended) and ended[-1].error is ErrorKind.UNKNOWN

@@ -220,14 +220,21 @@ class Catalog:
 
     # -- pins ---------------------------------------------------------------------------------------------
 
-    def use_pins(self, pins: Mapping[str, Pin]) -> None:
-        """These pins are known. Call it before listings come in, and when another process changed some."""
+    def use_pins(self, pins: Mapping[str, Pin], gone: Collection[str] = ()) -> Diff:
+        """These pins hold, and those that are `gone` do not. A tool without a pin is new again.
+
+        Call it before listings come in, and when another process changed some.
+        """
         before = self._all_listed()
         self._pins.update(pins)
+        for key in gone:
+            self._pins.pop(key, None)
         self._new_pins = [new for new in self._new_pins if new.key not in pins]
-        for server in self._seen:
-            self._check_pins(server)
-        self._changed(difference(before, self._all_listed()))
+        touched = {*pins, *gone}
+        for server, cards in self._seen.items():
+            if not touched.isdisjoint(cards):
+                self._check_pins(server)
+        return self._changed(difference(before, self._all_listed()))
 
     def take_new_pins(self) -> list[Pin]:
         """Pins made for tools seen for the first time since this was last asked. The caller stores them."""
@@ -270,7 +277,7 @@ class Catalog:
         for card in found.new:
             self._pins[card.key] = first = pin(card, at=now)
             self._new_pins.append(first)
-        for card in found.accepted:
+        for card in (*found.new, *found.accepted):  # whose pin was forgotten is new, and waited perhaps
             self._quarantined.pop(card.key, None)
             self._announced.pop(card.key, None)
         for entry in found.changed:

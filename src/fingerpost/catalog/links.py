@@ -6,9 +6,11 @@ name and may name several; here it becomes keys of tools that are there now.
 
 A fallback nobody wrote is inferred with care. It must answer the same question
 from another server: the same category, one whose tools look at the world
-rather than at something of the user's (a file, a database, a mailbox); the same
-purpose by name; reading only; and no argument required that the first tool does
-not take.
+rather than at something of the user's (a file, a database, a mailbox), and by
+the tool's own words, whatever its server is called; the same purpose by name;
+reading only; and no argument required that the first tool does not take. Servers
+whose names say which of several worlds they are in (`prod`, `staging`) never stand
+in for another: what holds in one does not hold in the next.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from fingerpost.catalog.categories import classify
 from fingerpost.catalog.knowledge import plain_name
 from fingerpost.catalog.words import singular, word_set, words
 from fingerpost.records import Effect, Known, Source, ToolCard
@@ -31,6 +34,10 @@ _SAYS_NOTHING: Final = word_set("get web internet online the current tool")
 _PURPOSES: Final = word_set(
     "browser crawl date direction fetch forecast geocode map maps news page place research scrape search"
     " time timezone weather"
+)
+_WORLDS: Final = word_set(
+    "prod production live staging stage stg preprod dev devel development test testing qa uat sandbox demo"
+    " preview canary local backup mirror replica blue green tenant"
 )
 
 _Group = tuple[str, frozenset[str]]
@@ -113,10 +120,21 @@ def _group(card: ToolCard) -> _Group | None:
     category = card.intelligence.category.value
     if category not in _INTERCHANGEABLE or card.effect.value is not Effect.READ:
         return None
+    if not _WORLDS.isdisjoint(words(card.server)) or not _is_its_own(card):
+        return None
     # The maker's name is no purpose: `tavily-search` of server `tavily` is a search.
     brand = set(words(card.server)) - _PURPOSES
     purpose = frozenset(singular(word) for word in words(card.name) if word not in brand) - _SAYS_NOTHING
     return (category, purpose) if purpose else None
+
+
+def _is_its_own(card: ToolCard) -> bool:
+    """Whether the category is said by the tool itself or by a person, and not by its server's name alone."""
+    category = card.intelligence.category
+    return (
+        category.source is not Source.INFERRED
+        or classify("", card.name, card.description)[0] == category.value
+    )
 
 
 def _inferred(card: ToolCard, groups: dict[_Group, list[ToolCard]]) -> Known[tuple[str, ...]] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Future
 from contextlib import ExitStack
@@ -14,9 +15,10 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar, Unpack
 
 import anyio
 import anyio.lowlevel
-from anyio.from_thread import BlockingPortal, start_blocking_portal
+from anyio.from_thread import BlockingPortal
 
 from fingerpost.embed.agent import EmbeddedAgent
+from fingerpost.embed.thread import LoopThread
 from fingerpost.embed.work import Work, closed
 from fingerpost.errors import ConfigError
 from fingerpost.records import CallContext, new_id
@@ -69,6 +71,7 @@ class Embedded:
         self._timeout = timeout
         self._stack = ExitStack()
         self._portal: BlockingPortal | None = None
+        self._process = 0  # where its thread runs
         self._work = Work()
         specs, settings = _read(servers, settings)
         self.router = Router(specs, settings=settings, lite=lite, prime=prime, sinks=sinks)
@@ -77,15 +80,19 @@ class Embedded:
         if self._work.closing:
             message = "this was closed, and cannot be opened again"
             raise ConfigError(message, hint="Make a new Embedded.")
+        if self._portal is not None:
+            message = "this is open already"
+            raise ConfigError(message, hint="Ask it as it is, from any thread, or make a new Embedded.")
         _refuse_event_loop()
         with ExitStack() as stack:
-            portal = stack.enter_context(start_blocking_portal(name="fingerpost"))
+            portal = stack.enter_context(LoopThread("fingerpost"))
             opened = portal.wrap_async_context_manager(self.router)
             opened.__enter__()
             # Whatever ends the block is the program's own affair: the router is closed in good order.
             stack.callback(opened.__exit__, None, None, None)
             stack.callback(portal.call, self._work.stop)
             self._portal, self._stack = portal, stack.pop_all()
+            self._process = os.getpid()
         return self
 
     def __exit__(
@@ -94,6 +101,8 @@ class Embedded:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if os.getpid() != self._process:
+            return  # a child's copy: what there is to close is its parent's
         self._portal = None
         self._stack.close()
 
@@ -232,6 +241,9 @@ class Embedded:
         if self._portal is None:
             message = "Fingerpost is not running here"
             raise ConfigError(message, hint="Ask inside of `with Embedded(…) as fingerpost:`.")
+        if os.getpid() != self._process:
+            message = "this process was forked from the one in which Fingerpost runs, and its thread was not"
+            raise ConfigError(message, hint="Make a new Embedded in each process, after the fork.")
         seconds = self._timeout if timeout is None else timeout
         try:
             return self._portal.start_task_soon(self._work.bounded, work, seconds)

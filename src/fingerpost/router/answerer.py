@@ -231,7 +231,8 @@ class Answerer:
         async def run() -> None:
             with scope, send, self._witness.watch(packet_id, pass_on):
                 try:
-                    pass_on(await self._watched(journey, lambda: self._set_out(journey)))
+                    async with self._house.calls.under_way.one():
+                        pass_on(await self._watched(journey, lambda: self._set_out(journey)))
                 except Exception as error:  # noqa: BLE001 - it is the reader's, and must not end other tasks
                     failures.append(error)
 

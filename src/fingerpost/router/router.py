@@ -7,9 +7,10 @@ store. Choosing and answering are journeys through all of it.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -45,6 +46,8 @@ from fingerpost.records import (
     utc_now,
 )
 from fingerpost.router.arguments import check_arguments
+from fingerpost.router.arrivals import Arrivals
+from fingerpost.router.elsewhere import keep_up
 from fingerpost.router.given import ModelNames, close_given, names_of
 from fingerpost.router.intake import Intake
 from fingerpost.router.learning import Learning
@@ -53,6 +56,7 @@ from fingerpost.router.profiles import LOOK_EVERY_S, Profiles, keep_reading
 from fingerpost.router.shutters import Shutters
 from fingerpost.router.sight import Sight, View
 from fingerpost.router.switches import Switches
+from fingerpost.router.trust import Trust
 from fingerpost.router.wanted import Asking, Circumstances, Wanted
 from fingerpost.servers import Servers, login
 from fingerpost.settings import ProfileFiles, Settings
@@ -102,7 +106,6 @@ class Router:
         self._guide: Guide | None = None
         self._answerer: Answerer | None = None
         self._making_guide = anyio.Lock()
-        self._connecting_first = anyio.Lock()  # who asks meanwhile waits for the same servers
         self.live = LiveFeed()
         self.events = Fanout(self.live, *sinks)
         self.catalog = Catalog(
@@ -110,10 +113,12 @@ class Router:
         )
         self._specs = tuple(servers)
         self._stack = AsyncExitStack()
+        self._opened = False  # ever
         self._open = False
-        self._met = False  # whether a request has waited for servers that were still connecting
 
     async def __aenter__(self) -> Self:
+        _check_event_loop()
+        self._check_unopened()
         async with AsyncExitStack() as stack:
             self.store = await stack.enter_async_context(
                 Store.open(
@@ -122,10 +127,13 @@ class Router:
                     audit=self.settings.flags.audit,
                 )
             )
+            self._check_unopened()
+            self._opened = True  # a store that could not be opened may be tried again
             self.events.add(self.store.journal)
-            self.catalog.use_pins(await self.store.pins.all())
             self.catalog.learn(await self.store.usage.profiles())
             self._intake = Intake(self.catalog, self.store)
+            trust = Trust(store=self.store, catalog=self.catalog, intake=self._intake)
+            await trust.read()
             # Before any task runs: a task group would wrap what is wrong with them.
             servers = Servers(
                 self._specs,
@@ -147,6 +155,13 @@ class Router:
                 events=self.events,
                 bounds=self.profiles.bounds,
             )
+            self._arrivals = Arrivals(
+                self.servers,
+                self.calls,
+                tools=lambda: self.tools,
+                patience=self._patience,
+                request_waits=FIRST_CONNECT_S,
+            )
             self.shutters = Shutters(
                 store=self.store, catalog=self.catalog, servers=self.servers, events=self.events
             )
@@ -163,7 +178,8 @@ class Router:
             stack.push_async_callback(self._close_guide)
             self._tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(self._tasks.cancel_scope.cancel)
-            self._tasks.start_soon(self.shutters.keep_reading)
+            self._tasks.start_soon(keep_up, self.shutters.read, trust.read)
+            stack.push_async_callback(self.calls.under_way.end)  # while everything is there to record it
             self.background = await stack.enter_async_context(Background[Outcome]())
             self._stack = stack.pop_all()
         self._open = True
@@ -186,6 +202,7 @@ class Router:
         Returns when every one has come up or failed, or when `timeout` seconds have
         passed; whoever is still connecting goes on doing so.
         """
+        self._check_open()
         self.servers.start(*names)
         await self.servers.settled(timeout=self._patience if timeout is None else timeout)
         return self.servers.statuses
@@ -203,6 +220,7 @@ class Router:
 
     def follow_profiles(self, files: ProfileFiles, *, every: float = LOOK_EVERY_S) -> None:
         """From now on, take up what changes in these files while we run."""
+        self._check_open()
         self._tasks.start_soon(partial(keep_reading, files, self.profiles, self._take_profiles, every=every))
 
     def _take_profiles(self, changed: tuple[str, ...]) -> None:
@@ -220,21 +238,26 @@ class Router:
 
     async def narrow(self, text: str, **wanted: Unpack[Wanted]) -> Narrowing:
         """Whether the request needs a tool at all, and which few suit it, with reasons for everything."""
-        guide = await self._ready_guide()
-        return await guide.narrow(self.tools, text, **self.profiles.applied(wanted))
+        async with self._request():
+            await self._arrivals.connect_idle(wanted.get("server"))
+            guide = await self._ready_guide()
+            return await guide.narrow(self.tools, text, **self.profiles.applied(wanted))
 
     async def settle(self, seconds: float) -> bool:
         """Wait, at most so long, until every tool can be compared by meaning and not by words alone."""
-        guide = await self._ready_guide()
-        return await guide.settle(self.tools, seconds)
+        async with self._request():
+            guide = await self._ready_guide()
+            return await guide.settle(self.tools, seconds)
 
     async def route(self, text: str, **asking: Unpack[Asking]) -> Route:
         """Answer a request: narrow, choose, call, answer. How it ended, or where it waits, is a `Route`."""
-        return await (await self._ready_answerer(asking.get("server"))).route(text, asking)
+        async with self._request():
+            return await (await self._ready_answerer(asking.get("server"))).route(text, asking)
 
     async def stream(self, text: str, **asking: Unpack[Asking]) -> AsyncGenerator[StreamItem]:
         """The same, as it happens: events, pieces of the answer, and the `Route` as the last item."""
-        answerer = await self._ready_answerer(asking.get("server"))
+        async with self._request():  # what comes behind it is ended by itself: a reader may never come back
+            answerer = await self._ready_answerer(asking.get("server"))
         async with aclosing(answerer.stream(text, asking)) as items:
             async for item in items:
                 yield item
@@ -247,36 +270,44 @@ class Router:
         `approval` is their word, from `pending.approve(by=…)` or `pending.reject(by=…)`; None where it
         was given elsewhere. The stored call runs: no model is asked for it again.
         """
-        return await (await self._ready_answerer()).resume(_pending_id(waiting), approval, asking)
+        async with self._request():
+            return await (await self._ready_answerer()).resume(_pending_id(waiting), approval, asking)
 
     async def reply(self, asked: Route, answer: str, **asking: Unpack[Asking]) -> Route:
         """Go on with a request after the person answered its question (`asked.question`)."""
-        return await (await self._ready_answerer()).reply(asked, answer, asking)
+        async with self._request():
+            return await (await self._ready_answerer()).reply(asked, answer, asking)
 
     async def select(self, text: str, narrowing: Narrowing | None = None, **wanted: Unpack[Wanted]) -> Chosen:
         """Which of the narrowed tools a model would take, with which arguments. Nothing is called."""
-        answerer = await self._ready_answerer()
-        return await answerer.select(text, narrowing or await self.narrow(text, **wanted), wanted)
+        async with self._request():
+            answerer = await self._ready_answerer()
+            return await answerer.select(text, narrowing or await self.narrow(text, **wanted), wanted)
 
     def _check_open(self) -> None:
         if not self._open:
             message = "the router is not open"
             raise ConfigError(message, hint="Ask inside of `async with Router(…) as router:`.")
 
+    def _check_unopened(self) -> None:
+        if self._opened:
+            message = "this router is open already" if self._open else "this router was opened before"
+            raise ConfigError(message, hint="A router is opened once: make a new one with `Router(…)`.")
+
+    def _request(self) -> AbstractAsyncContextManager[None]:
+        """Around everything that takes time: it is ended, and on record, before the router is closed."""
+        self._check_open()
+        return self.calls.under_way.one()
+
     async def _ready_answerer(self, server: str | None = None) -> Answerer:
         """What answers. Servers nobody has connected yet are connected first: all, or the one asked for."""
         self._check_open()
-        async with self._connecting_first:
-            wanted = self.servers.statuses if server is None else (self.servers.status(server),)
-            idle = [status.name for status in wanted if status.state is ServerState.IDLE]
-            if idle:
-                await self.connect(*idle, timeout=FIRST_CONNECT_S)
-            elif not self._met:  # somebody else has begun to connect them
-                await self.servers.settled(timeout=FIRST_CONNECT_S)
-            self._met = True
+        if server is not None:
+            self.servers.status(server)  # raises where there is none
+        await self._arrivals.meet(server)
         if server is not None and (status := self.servers.status(server)).state is ServerState.DOWN:
             message = f"{server} is down: {status.reason or 'it did not say why'}"
-            raise ServerUnavailable(message, server=server, hint=f"fingerpost servers {server}")
+            raise ServerUnavailable(message, server=server, hint="`fingerpost doctor` says more about it.")
         guide = await self._ready_guide()
         if self._answerer is None:
             from fingerpost.router.answerer import Answerer
@@ -365,7 +396,8 @@ class Router:
         """Call a tool through the whole path. Whatever happens comes back as an `Outcome`.
 
         A call that needs a person comes back with a `pending_id`; after
-        `router.calls.decide`, `router.calls.resume` goes on with it. Raises where the router is closed
+        `router.calls.decide`, `router.calls.resume` goes on with it. A server that is not connected
+        yet is connected first, in the call's time. Raises where the router is closed, before or meanwhile,
         and where the arguments are no JSON object.
         """
         self._check_open()
@@ -374,7 +406,9 @@ class Router:
         context["profile"] = self.profiles.meant(
             context.get("profile"), caller=context.get("caller"), api_version=api_version
         )
-        outcome = await self.calls.call(wish, CallContext(call_id=new_id("cal"), **context))
+        async with self._request():
+            made = await self._arrivals.for_call(wish, CallContext(call_id=new_id("cal"), **context))
+            outcome = await self.calls.call(wish, made)
         self.learn(
             context.get("request", ""), outcome, context.get("conversation"), caller=context.get("caller")
         )
@@ -416,10 +450,12 @@ class Router:
 
     def start(self, name: str, arguments: JsonObject, **context: Unpack[Circumstances]) -> str:
         """The same in the background: a handle for `router.background`'s poll, result and cancel."""
+        self._check_open()
         return self.background.start(lambda _: self.call(name, arguments, **context), tool=name)
 
     async def sign_in(self, server: str, *, open_browser: Callable[[str], None]) -> ServerStatus:
         """Sign in to a server with OAuth, keep the token, and connect."""
+        self._check_open()
         spec = next((spec for spec in self._specs if spec.name == server), None)
         if spec is None:
             return self.servers.status(server)  # raises, naming the servers that are meant perhaps
@@ -449,6 +485,7 @@ class Router:
 
         `fingerprint` is of the definition they were shown: one that changed once more is refused.
         """
+        self._check_open()
         pin = self.catalog.accept(key, by, fingerprint=fingerprint)
         await self.store.pins.put(pin)
         await self.store.journal.flush()
@@ -465,6 +502,16 @@ class Router:
             self.calls.runner.reconnected(server)
         if listing is not None:
             self._intake.take(listing)
+
+
+def _check_event_loop() -> None:
+    """Here, before anything is opened: the database and the transports know no other kind."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        message = "Fingerpost runs on asyncio, and this is another event loop"
+        hint = "Use `asyncio.run(main())`, or `anyio.run(main)` without a backend."
+        raise ConfigError(message, hint=hint) from None
 
 
 def _pending_id(waiting: Route | Pending | str) -> str:

@@ -8,22 +8,15 @@ here a moment later.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 import anyio
 
 from fingerpost.catalog import Catalog
-from fingerpost.errors import StoreError
 from fingerpost.events import Fanout, ServerSwitched, ToolSwitched
 from fingerpost.records import utc_now
 from fingerpost.servers import Servers
 from fingerpost.store import Shut, Shutter, Store
-
-log = logging.getLogger("fingerpost.router")
-
-READ_AGAIN_S: Final = 3.0
 
 
 class Shutters:
@@ -45,15 +38,6 @@ class Shutters:
         """Take over what the store says."""
         async with self._changing:
             await self._apply()
-
-    async def keep_reading(self) -> None:
-        """Do so every few seconds, until cancelled. A store that cannot be read now may be later."""
-        while True:
-            await anyio.sleep(READ_AGAIN_S)
-            try:
-                await self.read()
-            except StoreError as error:
-                log.warning("what is switched off could not be read: %s", error)
 
     async def switch_tool(self, key: str, *, on: bool, by: str, reason: str = "") -> bool:
         """Switch a tool, by its key. False when it was like that already."""

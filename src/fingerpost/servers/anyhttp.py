@@ -6,11 +6,13 @@ Loaded only where a server needs it: it takes as much memory as half of our own 
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
 import aiohttp
+from aiohttp.http_exceptions import ContentEncodingError, LineTooLong
 from yarl import URL
 
 from fingerpost.records import ServerSpec
@@ -42,12 +44,38 @@ def open_session(tls: ssl.SSLContext) -> aiohttp.ClientSession:
 
 @contextmanager
 def _errors_of_ours() -> Generator[None]:
+    """The library's own words hold the whole address, and what was read as Python writes it."""
     try:
         yield
-    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-        raise NotReached(str(error) or type(error).__name__) from error
+    except aiohttp.ConnectionTimeoutError as error:
+        message = f"it did not answer within {CONNECT_SECONDS:g} s"
+        raise NotReached(message) from error
+    except aiohttp.ClientConnectorError as error:
+        why = error.os_error.strerror or "it cannot be connected to"
+        raise NotReached(f"{error.host}:{error.port}: {why}") from error
     except aiohttp.ClientError as error:
-        raise ConnectionError(str(error) or type(error).__name__) from error
+        raise ConnectionError(_in_words(error)) from error
+
+
+def _in_words(error: aiohttp.ClientError) -> str:
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "the server closed the connection"
+    if isinstance(error, aiohttp.ClientPayloadError):
+        packed = _is_behind(error, ContentEncodingError)
+        return "the answer cannot be unpacked" if packed else "the answer broke off before its end"
+    if isinstance(error, aiohttp.ClientResponseError):
+        if _is_behind(error, LineTooLong):
+            return f"the head of the answer has a line of more than {LONGEST_HEADER} bytes"
+        return "the answer is not valid HTTP"
+    if isinstance(error, aiohttp.ClientOSError) and error.errno is not None:
+        return os.strerror(error.errno)
+    return f"the request failed ({type(error).__name__})"
+
+
+def _is_behind(error: BaseException | None, kind: type[Exception]) -> bool:
+    while error is not None and not isinstance(error, kind):
+        error = error.__cause__
+    return error is not None
 
 
 class AnyAnswer:
@@ -59,6 +87,7 @@ class AnyAnswer:
         self._limit = limit
         self.status = response.status
         self.kind = kind_of(response.headers.get("Content-Type", ""))
+        self.retry_after = response.headers.get("Retry-After")
 
     @property
     def leads_to(self) -> str | None:

@@ -7,7 +7,8 @@ comes over a wire is JSON, never one of our objects.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from math import ceil
 from typing import cast
 
 import httpx2
@@ -27,10 +28,14 @@ from fingerpost.errors import (
 )
 from fingerpost.records import as_valid_text
 from fingerpost.redaction import scrub
+from fingerpost.servers.later import seconds_asked
 from fingerpost.servers.lifeline import Pace, Setback
+from fingerpost.servers.proxies import WayBlocked
+from fingerpost.servers.tls import tls_fault
 
 LONGEST_REASON = 500
 UNKNOWN_OUTCOME = "whether the call took effect is unknown; check before you repeat it"
+ROUND_MARKS = frozenset({"inputResponses", "requestState"})  # of a request that answers questions
 
 
 class SignInNeeded(ServerUnavailable):
@@ -47,6 +52,36 @@ class SessionLost(Forgotten):
 
 class CutOff(Forgotten):
     """The request was under way when another one found that out. Whether it ran is unknown."""
+
+
+class NotCarriedOut(ServerUnavailable):
+    """The request surely did not run."""
+
+
+class NotSent(NotCarriedOut):
+    """No connection could be made, so nothing of the request was sent."""
+
+
+class Busy(ServerUnavailable):
+    """It cannot do it now. `retry_after` is for how many seconds it asks to be left alone, where it says."""
+
+    def __init__(
+        self, message: str, *, server: str, hint: str | None = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message, server=server, hint=hint)
+        self.retry_after = retry_after
+
+
+class RateLimited(Busy, NotCarriedOut):
+    """It was asked too often, and turned this request away."""
+
+
+class Broken(ServerUnavailable):
+    """The connection was there and is not any more. `mute`: without a word of HTTP having been heard."""
+
+    def __init__(self, message: str, *, server: str, hint: str | None = None, mute: bool = False) -> None:
+        super().__init__(message, server=server, hint=hint)
+        self.mute = mute
 
 
 def sign_in_needed(server: str, detail: str) -> SignInNeeded:
@@ -122,31 +157,60 @@ def from_http(server: str, error: httpx2.HTTPError | httpx2.InvalidURL) -> Finge
     if isinstance(error, httpx2.InvalidURL | httpx2.UnsupportedProtocol):
         message = f"the address of {server} is not usable: {readable(str(error))}"
         return ServerUnavailable(message, server=server, hint="correct its url in the configuration")
-    if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
+    if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.ProxyError):
         return no_connection(server, error)
     return broken(server, error)
 
 
-def no_connection(server: str, error: BaseException) -> ServerUnavailable:
-    message = f"no connection to {server}: {readable(str(error)) or type(error).__name__}"
-    return ServerUnavailable(message, server=server, hint="is the server running at this address?")
+def no_connection(server: str, error: BaseException) -> NotSent:
+    """None could be made."""
+    reason, hint = readable(str(error)), "is the server running at this address?"
+    if isinstance(error, WayBlocked):
+        hint = error.hint
+    elif (fault := tls_fault(error)) is not None:
+        reason, hint = readable(fault.reason), fault.hint
+    elif isinstance(error, httpx2.ConnectTimeout):
+        reason = "it did not answer in time"
+    return NotSent(f"no connection to {server}: {reason or type(error).__name__}", server=server, hint=hint)
 
 
-def broken(server: str, error: BaseException) -> ServerUnavailable:
+def broken(server: str, error: BaseException) -> Broken:
     """The connection was there and is not any more."""
-    message = f"the connection to {server} broke: {readable(str(error)) or type(error).__name__}"
-    return ServerUnavailable(message, server=server, hint=UNKNOWN_OUTCOME)
+    reason, mute = readable(str(error)) or type(error).__name__, False
+    if isinstance(error, httpx2.RemoteProtocolError):
+        # The library's words show pieces of what came, as Python writes them.
+        mute = True
+        closed = "disconnected" in reason
+        reason = "the server closed the connection" if closed else "what it answers is not valid HTTP"
+    message = f"the connection to {server} broke: {reason}"
+    return Broken(message, server=server, hint=UNKNOWN_OUTCOME, mute=mute)
 
 
-def refusal(server: str, status: int) -> FingerpostError:
-    """An HTTP status that is not a reply."""
+def refusal(server: str, status: int, retry_after: str | None = None) -> FingerpostError:
+    """An HTTP status that is not a reply, and what was said with it of when to come again."""
     if status in (401, 403):
         return sign_in_needed(server, f"HTTP {status}")
     if status == 404:
         message = f"{server} answered HTTP 404: there is no MCP server at this address"
         return ServerUnavailable(message, server=server, hint="check the path of its url, often /mcp or /sse")
-    message = f"{server} answered HTTP {status}"
-    return ServerUnavailable(message, server=server, hint="the server's own log says more")
+    if status == 407:
+        message = f"the proxy on the way to {server} wants a user and a password (HTTP 407)"
+        return NotSent(message, server=server, hint="give them in HTTP_PROXY, or name its host in NO_PROXY")
+    wait = seconds_asked(retry_after)
+    when = None if wait is None else f"it asks to be left alone for {ceil(wait)} s: try again then"
+    if status == 429:
+        message = f"{server} was asked too often and turned this request away (HTTP 429)"
+        hint = when or "wait a while, and ask it less often"
+        return RateLimited(message, server=server, hint=hint, retry_after=wait)
+    hint = when or "the server's own log says more"
+    return Busy(f"{server} answered HTTP {status}", server=server, hint=hint, retry_after=wait)
+
+
+def in_a_later_round(error: FingerpostError, params: Mapping[str, object] | None) -> FingerpostError:
+    """The same error where the request goes on with one that the server was at work on: that did run."""
+    if isinstance(error, NotCarriedOut) and params and ROUND_MARKS & params.keys():
+        return ServerUnavailable(str(error), server=error.server, hint=UNKNOWN_OUTCOME)
+    return error
 
 
 def _from_os(server: str, error: OSError) -> FingerpostError:
@@ -177,12 +241,14 @@ def setback_of(error: FingerpostError, *, cause: BaseException | None = None) ->
         pace = Pace.NOW
     elif isinstance(error, SignInNeeded) or (cause is not None and _needs_a_person(cause)):
         pace = Pace.SLOW
-    return Setback(reason=str(error), pace=pace, hint=error.hint)
+    # Of a connection nothing can have taken effect: that is said of calls.
+    return Setback(reason=str(error), pace=pace, hint=None if error.hint == UNKNOWN_OUTCOME else error.hint)
 
 
 def _needs_a_person(cause: BaseException) -> bool:
     return any(
-        isinstance(leaf, FileNotFoundError | PermissionError | httpx2.InvalidURL) for leaf in leaves(cause)
+        isinstance(leaf, FileNotFoundError | PermissionError | httpx2.InvalidURL | WayBlocked)
+        for leaf in leaves(cause)
     )
 
 

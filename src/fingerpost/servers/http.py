@@ -9,6 +9,8 @@ lives in a light client of its own that only borrows the pool.
 
 from __future__ import annotations
 
+import logging
+import os
 import ssl
 from collections.abc import Mapping
 from importlib import import_module
@@ -21,9 +23,13 @@ import httpx2
 from fingerpost.records import ServerSpec
 from fingerpost.servers.plain import PlainHttp, PlainPosting, serves
 from fingerpost.servers.posting import Posting
+from fingerpost.servers.proxies import WayBlocked, proxy_for, through_proxy, unusable_proxy
+from fingerpost.servers.tls import tls_fault
 
 if TYPE_CHECKING:
     import aiohttp
+
+logger = logging.getLogger("fingerpost.servers")
 
 KEEPALIVE_SECONDS = 600.0
 CONNECT_SECONDS = 10.0
@@ -37,6 +43,7 @@ class HttpStack:
         self._lock = anyio.Lock()
         self._shared: httpx2.AsyncClient | None = None
         self._tls: ssl.SSLContext | None = None
+        self._no_trust: WayBlocked | None = None  # why no certificate can be checked
         self._plain = PlainHttp()
         self._full: aiohttp.ClientSession | None = None
 
@@ -46,7 +53,7 @@ class HttpStack:
         """A client for one server. Closing it leaves the shared connections alone."""
         shared, _ = await self._ready()
         return httpx2.AsyncClient(
-            transport=_Borrowed(shared),
+            transport=_Borrowed(shared, self._no_trust),
             headers=dict(headers or {}),
             auth=auth,
             # Every exchange has a deadline of ours around it; a stream may be silent for as long as it likes.
@@ -78,7 +85,8 @@ class HttpStack:
     async def _ready(self) -> tuple[httpx2.AsyncClient, ssl.SSLContext]:
         async with self._lock:
             if self._shared is None or self._tls is None:
-                self._shared, self._tls = await anyio.to_thread.run_sync(_build)
+                self._tls, self._no_trust = await anyio.to_thread.run_sync(_trust)
+                self._shared = await anyio.to_thread.run_sync(_build, self._tls)
         return self._shared, self._tls
 
     async def aclose(self) -> None:
@@ -98,20 +106,50 @@ class _Borrowed(httpx2.AsyncBaseTransport):
     environment) is the shared client's knowledge; it has no public name for it.
     """
 
-    def __init__(self, shared: httpx2.AsyncClient) -> None:
+    def __init__(self, shared: httpx2.AsyncClient, no_trust: WayBlocked | None) -> None:
         self._shared = shared
+        self._no_trust = no_trust
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if self._no_trust is not None and request.url.scheme == "https":
+            raise WayBlocked(str(self._no_trust), hint=self._no_trust.hint)
         way = self._shared._transport_for_url(request.url)  # pyright: ignore[reportPrivateUsage] - see above
-        return await way.handle_async_request(request)
+        direct = way is self._shared._transport  # pyright: ignore[reportPrivateUsage]
+        try:
+            return await way.handle_async_request(request)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as error:
+            proxy = None if direct else proxy_for(request.url)
+            if proxy is None or tls_fault(error) is not None:
+                raise
+            raise through_proxy(error, proxy) from error
 
     async def aclose(self) -> None:
         return None
 
 
-def _build() -> tuple[httpx2.AsyncClient, ssl.SSLContext]:
+def _trust() -> tuple[ssl.SSLContext, WayBlocked | None]:
+    """Whom to trust. Where that cannot be read nobody is trusted: only servers without TLS do without."""
+    try:
+        return httpx2.create_ssl_context(), None
+    except OSError as error:
+        variable = next((name for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if os.environ.get(name)), None)
+        hint = "let it name a file with the certificates to trust, in PEM, or take it out of the environment"
+        message = f"what the environment variable {variable} names holds no certificates that can be read"
+        if variable is None:
+            hint = "set SSL_CERT_FILE to a file with the certificates to trust, in PEM"
+            message = "the certificates that this machine trusts cannot be read"
+        logger.warning("%s (%s): %s", message, type(error).__name__, hint)
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), WayBlocked(message, hint=hint)
+
+
+def _build(tls: ssl.SSLContext) -> httpx2.AsyncClient:
+    """Raises `WayBlocked` for proxies that cannot be used: to go without them is not ours to decide."""
     limits = httpx2.Limits(
         max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEEPALIVE_SECONDS
     )
-    tls = httpx2.create_ssl_context()
-    return httpx2.AsyncClient(verify=tls, limits=limits), tls
+    try:
+        return httpx2.AsyncClient(verify=tls, limits=limits)
+    except (httpx2.InvalidURL, ValueError) as error:
+        if (blocked := unusable_proxy()) is None:
+            raise
+        raise blocked from error

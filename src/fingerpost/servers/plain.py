@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+import zlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
@@ -44,8 +45,8 @@ Origin = tuple[str, int]
 class PlainAnswer:
     """One answer; see `Answer`. Ready with its head; JSON when it is whole, a stream when it has begun."""
 
-    __slots__ = ("_connection", "_error", "_limit", "_parts", "_server", "_size", "_waiter", "kind",
-                 "leads_to", "location", "status", "whole_length")  # fmt: skip
+    __slots__ = ("_connection", "_error", "_limit", "_parts", "_server", "_size", "_unpack", "_waiter",
+                 "kind", "leads_to", "location", "retry_after", "status", "whole_length")  # fmt: skip
 
     def __init__(self, connection: _Connection, server: str, limit: int) -> None:
         self._connection: _Connection | None = connection  # None: the answer is complete
@@ -54,11 +55,13 @@ class PlainAnswer:
         self._parts: list[bytes] = []
         self._size = 0  # of what is held
         self._error: Exception | None = None
+        self._unpack: Callable[[bytes, int], bytes] | None = None
         self._waiter: asyncio.Future[None] | None = None
         self.status = 0
         self.kind = ""
         self.location: str | None = None  # as the server writes it
         self.leads_to: str | None = None
+        self.retry_after: str | None = None
         self.whole_length = 0
 
     # -- for whoever asked --------------------------------------------------------------------------
@@ -133,8 +136,27 @@ class PlainAnswer:
         elif kind == JSON and length > self._limit:
             self.fail(too_large(self._server, self._limit))
 
+    def packed(self) -> None:
+        """The body comes compressed. Nobody asked for that, and some servers do it nevertheless."""
+        self._unpack = zlib.decompressobj(_ANY_HEADER).decompress
+
+    def _unpacked(self, piece: bytes) -> bytes:
+        """What is in it; nothing where that is more than allowed, or cannot be read."""
+        assert self._unpack is not None
+        try:
+            piece = self._unpack(piece, self._limit + 1)
+        except zlib.error:
+            self.fail(ConnectionError("the answer cannot be unpacked"))
+            return b""
+        if len(piece) <= self._limit:
+            return piece
+        self.fail(too_large(self._server, self._limit))
+        return b""
+
     def add(self, piece: bytes) -> bool:
         """Take a piece of the body. Whether no more should be read for now."""
+        if self._unpack is not None and not (piece := self._unpacked(piece)):
+            return False
         self._parts.append(piece)
         self._size += len(piece)
         if self.kind != JSON:
@@ -177,9 +199,10 @@ class _Connection(asyncio.Protocol):
         self._head_size = 0
         self._kind = b""
         self._location: str | None = None
+        self._retry_after: str | None = None
         self._length = -1  # of the body; unknown
         self._framed = False  # whether the answer itself says where it ends
-        self._encoded = False
+        self._encoding = b""
 
     def ask(self, request: bytes, server: str, limit: int) -> PlainAnswer:
         assert self._transport is not None
@@ -218,7 +241,10 @@ class _Connection(asyncio.Protocol):
             self._head_size += len(data)
         try:
             self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+        except httptools.HttpParserUpgrade:
+            self._fail(ConnectionError("the server wants to speak another protocol than HTTP"))
+            return
+        except httptools.HttpParserError as error:
             self._fail(ConnectionError(f"this is not HTTP: {error}"))
             return
         if self._in_head and self._head_size > LARGEST_HEAD:
@@ -256,8 +282,10 @@ class _Connection(asyncio.Protocol):
                 self._framed = True
             case b"location":
                 self._location = value.decode("latin-1")
+            case b"retry-after":
+                self._retry_after = value.decode("latin-1")
             case b"content-encoding":
-                self._encoded = value.strip().lower() not in (b"", b"identity")
+                self._encoding = value.strip().lower()
             case _:
                 pass
 
@@ -266,10 +294,13 @@ class _Connection(asyncio.Protocol):
         if status < 200 or self._answer is None:
             return
         self._in_head = False
-        if self._encoded:
-            self._fail(ConnectionError("the answer is compressed, which nobody asked for"))
-        else:
-            self._answer.head(status, _kind_of(self._kind), self._length, self._location)
+        if self._encoding in _PACKED:
+            self._answer.packed()
+        elif self._encoding not in (b"", b"identity"):
+            self._fail(ConnectionError("the answer is compressed in a way nobody asked for"))
+            return
+        self._answer.retry_after = self._retry_after
+        self._answer.head(status, _kind_of(self._kind), self._length, self._location)
 
     def on_body(self, body: bytes) -> None:
         answer = self._answer
@@ -302,6 +333,8 @@ class _Connection(asyncio.Protocol):
 _NO_NEWS: Final = frozenset(
     {b"date", b"server", b"cache-control", b"connection", b"x-accel-buffering", b"mcp-session-id"}
 )
+_PACKED: Final = frozenset({b"gzip", b"x-gzip", b"deflate"})
+_ANY_HEADER: Final = 32 + zlib.MAX_WBITS  # zlib finds out itself which of the two it is
 _KINDS: Final[dict[bytes, str]] = {b"application/json": JSON, b"text/event-stream": EVENTS}
 
 

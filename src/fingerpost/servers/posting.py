@@ -37,6 +37,11 @@ class Answer(Protocol):
         """Where a redirect leads, without what may be secret in an address."""
         ...
 
+    @property
+    def retry_after(self) -> str | None:
+        """When to come again, as the server writes it."""
+        ...
+
     async def whole(self) -> bytes:
         """The whole body. Raises `LimitReached` for what is larger than allowed, which is not read."""
         ...

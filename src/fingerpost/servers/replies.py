@@ -14,9 +14,11 @@ from fingerpost.servers.failures import (
     sign_in_needed,
 )
 from fingerpost.servers.lifeline import Lifeline
+from fingerpost.servers.redirects import stays
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
+NO_REPLY = (202, 204)  # good, and without content: right for a notification, not for a request
 
 
 class Replies:
@@ -30,18 +32,22 @@ class Replies:
         """A good status, and content that is no message."""
         if kind == "text/html":
             return sign_in_needed(self._server, "it answered with a web page, which is usually a login page")
-        message = f"{self._server} answered with content of type {kind or 'none'!r:.80}, which is not MCP"
+        of_type = f"content of type {kind!r:.80}" if kind else "content that has no type"
+        message = f"{self._server} answered with {of_type}, which is not MCP"
         return ServerReplyInvalid(message, server=self._server)
 
-    def refused(self, status: int) -> FingerpostError:
+    def refused(self, status: int, retry_after: str | None) -> FingerpostError:
         """A status that is not a reply, and no readable error with it."""
-        if status in (202, 204):
+        if status in NO_REPLY:
             return self.unreadable(f"is missing (HTTP {status})")
         if status >= 500:
             self._lifeline.doubt()
-        return refusal(self._server, status)
+        return refusal(self._server, status, retry_after)
 
-    def redirected(self, location: object) -> FingerpostError:
+    def redirected(self, here: str, status: int, location: str) -> FingerpostError:
+        if stays(here, status, location):
+            message = f"{self._server} redirects to {location}, again and again: it leads nowhere"
+            return ServerUnavailable(message, server=self._server, hint="correct its url, or its redirects")
         message = f"{self._server} redirects to {location}, another address; that is not followed"
         return ServerUnavailable(message, server=self._server, hint="use that address if it is the right one")
 

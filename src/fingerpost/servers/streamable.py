@@ -35,9 +35,16 @@ from mcp_types import (
 
 from fingerpost.errors import FingerpostError
 from fingerpost.records import ServerSpec
-from fingerpost.servers.failures import as_reply, from_http, readable, sign_in_needed, too_large
+from fingerpost.servers.failures import (
+    as_reply,
+    from_http,
+    in_a_later_round,
+    readable,
+    sign_in_needed,
+    too_large,
+)
 from fingerpost.servers.lifeline import Lifeline
-from fingerpost.servers.replies import EVENTS, JSON, Replies, kind_of, says_session_lost
+from fingerpost.servers.replies import EVENTS, JSON, NO_REPLY, Replies, kind_of, says_session_lost
 from fingerpost.servers.sse import EventTooLarge, read_events
 from fingerpost.servers.talk import Talks
 from fingerpost.servers.wire import Unreadable, parse_message
@@ -47,6 +54,7 @@ NOTICE_SECONDS = (
     5.0  # a notification needs no answer; a server that does not take it must not hold up the rest
 )
 GOODBYE_SECONDS = 1.0
+SHORTEST_RETRY_MS = 500
 
 Writer = ContextSendStream[SessionMessage | Exception]
 Streams = tuple[ContextReceiveStream[SessionMessage | Exception], ContextSendStream[SessionMessage]]
@@ -129,7 +137,8 @@ class Transport(StreamableHTTPTransport):
                 await self._take(ctx, message, response)
         except httpx2.HTTPError as error:
             self._lifeline.doubt()
-            await self._fail(ctx, message.id, from_http(self._server, error))
+            lost = in_a_later_round(from_http(self._server, error), message.params)
+            await self._fail(ctx, message.id, lost)
         except OAuthFlowError as error:
             await self._fail(ctx, message.id, sign_in_needed(self._server, readable(str(error))))
 
@@ -150,7 +159,7 @@ class Transport(StreamableHTTPTransport):
         return stream_within_origin(ctx.client, "POST", self.url, json=body, headers=headers)
 
     async def _take(self, ctx: RequestContext, request: JSONRPCRequest, response: httpx2.Response) -> None:
-        if response.status_code >= 300 or response.status_code == 202:
+        if response.status_code >= 300 or response.status_code in NO_REPLY:
             await self._take_refusal(ctx, request, response)
             return
         if self._is_initialization_request(request):
@@ -217,6 +226,18 @@ class Transport(StreamableHTTPTransport):
             return
         await self._fail(ctx, request.id, self._replies.cut_short())
 
+    async def _handle_reconnection(
+        self,
+        ctx: RequestContext,
+        last_event_id: str,
+        retry_interval_ms: int | None = None,
+        attempt: int = 0,
+    ) -> None:
+        """The library asks for the rest as soon as the server says: for `retry: 0`, without a pause."""
+        if retry_interval_ms is not None:
+            retry_interval_ms = max(retry_interval_ms, SHORTEST_RETRY_MS)
+        await super()._handle_reconnection(ctx, last_event_id, retry_interval_ms, attempt)
+
     async def _handle_sse_event(
         self,
         sse: httpx2.ServerSentEvent,
@@ -246,7 +267,7 @@ class Transport(StreamableHTTPTransport):
     ) -> None:
         status = response.status_code
         if (location := redirect_location(response)) is not None:
-            await self._fail(ctx, request.id, self._replies.redirected(location))
+            await self._fail(ctx, request.id, self._replies.redirected(self.url, status, str(location)))
             return
         reply = await self._json_error(response)
         if says_session_lost(status, reply.error.code if reply is not None else None, self.session_id):
@@ -256,7 +277,8 @@ class Transport(StreamableHTTPTransport):
                 SessionMessage(JSONRPCError(jsonrpc="2.0", id=request.id, error=reply.error))
             )
         else:
-            await self._fail(ctx, request.id, self._replies.refused(status))
+            error = self._replies.refused(status, response.headers.get("retry-after"))
+            await self._fail(ctx, request.id, in_a_later_round(error, request.params))
 
     async def _json_error(self, response: httpx2.Response) -> JSONRPCError | None:
         if not response.headers.get("content-type", "").lower().startswith("application/json"):

@@ -10,6 +10,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import cast
 
 import anyio
@@ -24,7 +25,7 @@ from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, Listing, ServerSpec, ServerState
 from fingerpost.servers.backoff import Backoff, wait_before
 from fingerpost.servers.connection import Connection
-from fingerpost.servers.failures import SessionLost, from_exception, is_loss, setback_of
+from fingerpost.servers.failures import Broken, SessionLost, from_exception, is_loss, setback_of
 from fingerpost.servers.heartbeat import keep_probing
 from fingerpost.servers.isolated import Isolated
 from fingerpost.servers.lifeline import STRAYS_HINT, Lifeline, Pace, Setback
@@ -42,6 +43,7 @@ SUBSCRIBE_SECONDS = 0.5  # a slow subscription does not delay readiness; the lis
 DROPPED_EVENTS = 100  # of one listing; the status counts them all
 LOOK_NOW_SECONDS = 5.0  # after which a list is read again when something is asked for that is not in it
 SECONDS_PER_TOOL = 0.01  # a long list is read again less often
+WANTS_TLS = "if the server wants TLS, use https:// in its url"
 ANNOUNCED = ("tools", "prompts", "resources")
 
 
@@ -162,7 +164,10 @@ class Supervisor:
             return lifeline.setback
         known = from_exception(self.spec.name, error)
         logger.debug("%s: connection failed", self.spec.name, exc_info=error)
-        return setback_of(known, cause=error)
+        setback = setback_of(known, cause=error)
+        if isinstance(known, Broken) and known.mute and (self.spec.url or "").startswith("http://"):
+            return replace(setback, hint=WANTS_TLS)
+        return setback
 
     # -- being up -----------------------------------------------------------------------------------
 

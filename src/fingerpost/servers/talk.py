@@ -11,6 +11,7 @@ and what was said before an answer may come behind it, where it travels another 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
@@ -23,7 +24,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND, RequestId
 
 from fingerpost.errors import FingerpostError, ToolFailed
-from fingerpost.records import JsonObject
+from fingerpost.records import Json, JsonObject
 from fingerpost.servers.caller import CallerSide, Passage
 from fingerpost.servers.clock import Clock
 
@@ -102,15 +103,13 @@ class Talk:
             logger.exception("a notice of %s could not be passed on", self._server)
 
     async def _progress(self, params: JsonObject) -> None:
-        progress, total, message = params.get("progress"), params.get("total"), params.get("message")
-        if isinstance(progress, int | float):
-            self.clock.moved(float(progress))
-            if self._on_progress is not None:
-                await self._on_progress(
-                    float(progress),
-                    float(total) if isinstance(total, int | float) else None,
-                    message if isinstance(message, str) else None,
-                )
+        progress, message = _number(params.get("progress")), params.get("message")
+        if progress is None:
+            return  # it says nothing, and clients of ours would choke on it
+        self.clock.moved(progress)
+        if self._on_progress is not None:
+            total = _number(params.get("total"))
+            await self._on_progress(progress, total, message if isinstance(message, str) else None)
         if self._caller is not None:
             # The token is ours; the caller's own is put in where their request is known.
             rest = {key: value for key, value in params.items() if key != "progressToken"}
@@ -336,3 +335,14 @@ class Talks:
 def _forget(lately: dict[str | None, float], now: float) -> None:
     while lately and lately[first := next(iter(lately))] <= now:
         del lately[first]
+
+
+def _number(given: Json) -> float | None:
+    """What a server calls a number, if it is one that can be passed on."""
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        return None
+    try:
+        number = float(given)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None

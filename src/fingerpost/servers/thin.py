@@ -22,15 +22,26 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import RequestId
 
 from fingerpost.errors import FingerpostError
-from fingerpost.servers.failures import broken, from_reply, no_connection, too_large
+from fingerpost.servers.failures import (
+    NotCarriedOut,
+    broken,
+    from_reply,
+    in_a_later_round,
+    no_connection,
+    too_large,
+)
 from fingerpost.servers.lifeline import Lifeline
 from fingerpost.servers.posting import Answer, NotReached, Posting
-from fingerpost.servers.replies import EVENTS, JSON, Replies, says_session_lost
+from fingerpost.servers.replies import EVENTS, JSON, NO_REPLY, Replies, says_session_lost
 from fingerpost.servers.sse import Events, EventTooLarge, StreamEvent
 from fingerpost.servers.streamable import NOTICE_SECONDS, Transport
 from fingerpost.servers.talk import Talk, Talks
 from fingerpost.servers.wire import Unreadable, encode, parse_envelope
 from fingerpost.settings.model import LimitSettings
+
+FIRST_PAUSE = 0.1  # before asking for the rest of a stream, whatever the server says; twice as long each time
+LONGEST_PAUSE = 0.8
+MOST_EMPTY = 8  # answers in a row without anything new, to whoever asks for the rest
 
 
 @dataclass(slots=True)
@@ -39,10 +50,18 @@ class _Place:
 
     last_id: str | None = None
     retry_ms: int | None = None
+    news: int = 0  # how many events came that had not come before
 
     def note(self, event: StreamEvent) -> None:
+        if event.event_id != self.last_id if event.event_id else event.data:
+            self.news += 1
         self.last_id = event.event_id or self.last_id
         self.retry_ms = event.retry_ms if event.retry_ms is not None else self.retry_ms
+
+    def pause(self, empty: int) -> float:
+        """Seconds to wait before asking for the rest, after so many answers without anything new."""
+        wanted = DEFAULT_RECONNECTION_DELAY_MS if self.retry_ms is None else self.retry_ms
+        return max(wanted / 1000, min(LONGEST_PAUSE, FIRST_PAUSE * 2**empty))
 
 
 class ThinHttp:
@@ -67,6 +86,7 @@ class ThinHttp:
         self._tasks: TaskGroup = transport.tasks
         self._modern = modern
         self._session = transport.session_id
+        self._url = transport.url
         self._replies = Replies(server, lifeline)
 
     async def ask(
@@ -80,6 +100,10 @@ class ThinHttp:
             # The modern era says it by closing the connection, which has just happened.
             if not self._modern:
                 self._later(self._call_off, talk.request, headers)
+            raise
+        except NotCarriedOut as error:
+            if (known := in_a_later_round(error, params)) is not error:
+                raise known from error
             raise
         if "result" in reply:
             return reply["result"]
@@ -115,7 +139,7 @@ class ThinHttp:
     ) -> dict[str, Any] | None:
         """The reply; None when a stream broke off before it."""
         kind = answer.kind
-        if answer.status >= 300 or answer.status == 202:
+        if answer.status >= 300 or answer.status in NO_REPLY:
             return await self._take_refusal(answer)
         if kind == JSON:
             return self._reply(await answer.whole(), talk.request)
@@ -139,7 +163,7 @@ class ThinHttp:
         """The server's own error where it sent one; else raises what its status means."""
         status = answer.status
         if (location := answer.leads_to) is not None:
-            raise self._replies.redirected(location)
+            raise self._replies.redirected(self._url, status, location)
         reply: dict[str, Any] | None = None
         if answer.kind == JSON:
             with contextlib.suppress(Unreadable, FingerpostError):
@@ -150,7 +174,7 @@ class ThinHttp:
             raise self._replies.session_lost()
         if reply is not None and status not in (401, 403):
             return reply
-        raise self._replies.refused(status)
+        raise self._replies.refused(status, answer.retry_after)
 
     def _reply(self, data: bytes, request: RequestId) -> dict[str, Any]:
         try:
@@ -227,25 +251,32 @@ class ThinHttp:
 
     async def _pick_up(self, talk: Talk, place: _Place, headers: Mapping[str, str]) -> dict[str, Any]:
         """Ask for the rest of a stream that broke off, the way 2025 servers offer it."""
-        failures = 0
-        while failures < MAX_RECONNECTION_ATTEMPTS:
-            wait = DEFAULT_RECONNECTION_DELAY_MS if place.retry_ms is None else place.retry_ms
-            await anyio.sleep(wait / 1000)
+        failures = empty = 0
+        while failures < MAX_RECONNECTION_ATTEMPTS and empty < MOST_EMPTY:
+            await anyio.sleep(place.pause(empty))
+            news = place.news
             try:
-                answer = await self._posting.read_on(place.last_id or "", headers)
-                try:
-                    if answer.status != 200 or answer.kind != EVENTS:
-                        failures += 1
-                        continue
-                    failures = 0
-                    found = await self._read_stream(answer, talk, place, headers)
-                    if found is not None:
-                        return found
-                finally:
-                    answer.drop()
+                found = await self._read_on(talk, place, headers)
             except OSError:
                 failures += 1
+            else:
+                if found is not None:
+                    return found
+                empty += 1
+            if place.news > news:
+                failures = empty = 0
         raise self._replies.cut_short()
+
+    async def _read_on(self, talk: Talk, place: _Place, headers: Mapping[str, str]) -> dict[str, Any] | None:
+        """Like `_read_stream`, behind the last event that came. Raises `OSError`."""
+        answer = await self._posting.read_on(place.last_id or "", headers)
+        try:
+            if answer.status != 200 or answer.kind != EVENTS:
+                message = "there is no stream"
+                raise ConnectionError(message)
+            return await self._read_stream(answer, talk, place, headers)
+        finally:
+            answer.drop()
 
     # -- what we send besides -----------------------------------------------------------------------
 

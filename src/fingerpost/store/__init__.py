@@ -15,7 +15,7 @@ from fingerpost.store.journal import Journal, PacketSummary, Recorded
 from fingerpost.store.keys import ApiKey, Keys
 from fingerpost.store.locations import Location, data_directory, locate
 from fingerpost.store.memories import Memories, Memory, Owner
-from fingerpost.store.pins import Pins
+from fingerpost.store.pins import PinNews, Pins
 from fingerpost.store.shutters import Shut, Shutter, Shutters
 from fingerpost.store.store import Store
 from fingerpost.store.tokens import Tokens
@@ -43,6 +43,7 @@ __all__ = [
     "Memory",
     "Owner",
     "PacketSummary",
+    "PinNews",
     "Pins",
     "Recorded",
     "Shut",

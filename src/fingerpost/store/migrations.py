@@ -118,6 +118,12 @@ _LEARNING = (
     "ALTER TABLE choices ADD COLUMN caller TEXT",
 )
 
+_PIN_REVISION = (
+    """CREATE TABLE pin_revision (
+        id INTEGER NOT NULL PRIMARY KEY CHECK (id = 1), number BIGINT NOT NULL)""",
+    "INSERT INTO pin_revision (id, number) VALUES (1, 0)",
+)
+
 
 @frozen(kw_only=False)
 class Step:
@@ -145,6 +151,7 @@ STEPS: tuple[Step, ...] = (
     Step(6, _running(_EVALS)),
     Step(7, _running(_MEMORIES)),
     Step(8, _running(_LEARNING)),
+    Step(9, _running(_PIN_REVISION)),
 )
 
 

@@ -53,6 +53,13 @@ pins = Table(
     Column("record", Text, nullable=False),
 )
 
+pin_revision = Table(
+    "pin_revision",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),  # always 1: it is about all pins
+    Column("number", BigInteger, nullable=False),  # one more with every change of any pin
+)
+
 usage = Table(
     "usage",
     metadata,

@@ -24,7 +24,7 @@ from fingerpost.call.execution.shape import as_mcp
 from fingerpost.call.execution.slots import NoSlot, SlotClock, Slots
 from fingerpost.errors import StoreUnavailable, ToolTimeout
 from fingerpost.events import Event
-from fingerpost.records import Effect, JsonObject
+from fingerpost.records import Call, Effect, JsonObject
 from fingerpost.servers.caller import CALL_ID
 from fingerpost.servers.failures import UNKNOWN_OUTCOME
 from fingerpost.tasks import cancel_scope
@@ -43,12 +43,15 @@ class Attempts:
         breakers: Breakers,
         journal: DurableAppend,
         hasten: Callable[[], None],
+        assure: Callable[[Call], None],
     ) -> None:
+        """`assure` raises where a tool is no longer the one that a call was permitted for."""
         self._door = door
         self._slots = slots
         self._breakers = breakers
         self._journal = journal
         self._hasten = hasten
+        self._assure = assure
 
     async def once(self, journey: Journey, leg: Leg, *, waited: float) -> JsonObject | Failure:
         """Try the tool once, and record how it went. `waited` is the pause that went before."""
@@ -101,6 +104,7 @@ class Attempts:
     async def _ask(self, journey: Journey, leg: Leg, attempt: Try) -> JsonObject | Failure:
         try:
             await self._door.ensure(leg.call.server, timeout=leg.time.remaining)
+            self._assure(leg.call)  # its server may have come back with another tool of that name
             await self._announce(journey, leg, attempt)
             result = as_mcp(await self._send(journey, leg, attempt), leg.call)
         except Exception as error:  # noqa: BLE001 - whatever a door does to us is a failed attempt
@@ -131,7 +135,7 @@ class Attempts:
         journey.sending(leg, attempt)
         call = leg.call
         grace = GRACE_SECONDS if leg.dialogue is None else 0.0
-        scope = cancel_scope(loop_time() + seconds + grace)
+        scope = cancel_scope(min(loop_time() + seconds + grace, leg.time.until))
         clock = SlotClock(scope, self._slots, call.server, patience=seconds + grace, until=leg.time.until)
         try:
             with scope:

@@ -30,7 +30,14 @@ from fingerpost.errors import (
 from fingerpost.frozen import frozen
 from fingerpost.records import Call, Effect, ErrorKind, Json, JsonObject, as_valid_text
 from fingerpost.redaction import scrub
-from fingerpost.servers.failures import UNKNOWN_OUTCOME, Forgotten, SessionLost, SignInNeeded
+from fingerpost.servers.failures import (
+    UNKNOWN_OUTCOME,
+    Busy,
+    Forgotten,
+    NotCarriedOut,
+    SessionLost,
+    SignInNeeded,
+)
 from fingerpost.servers.in_vain import AskedInVain
 
 METHOD_NOT_FOUND = -32601
@@ -48,6 +55,7 @@ class Failure:
     hint: str = ""
     effect_possible: bool = False  # the world may have changed nevertheless
     transient: bool = False  # the same call may succeed a moment later
+    retry_after: float | None = None  # for how many seconds the server asks to be left alone
     answered: bool = False  # the server is well: the error is the tool's
     server_fault: bool = False  # counts against the server's breaker
     result: JsonObject | None = None  # what the tool said of its error, in full
@@ -88,6 +96,7 @@ def _after_sending(error: Exception) -> Failure:
             detail=detail,
             hint=hint,
             transient=passes,
+            retry_after=error.retry_after if isinstance(error, Busy) else None,
             server_fault=passes and not isinstance(error, Forgotten),
         )
     if isinstance(error, AskedInVain):
@@ -116,8 +125,8 @@ _KINDS = {
 
 def _outcome_is_open(error: Exception) -> bool:
     """Whether a write that ended so may or may not have happened."""
-    if isinstance(error, SignInNeeded | SessionLost | ToolFailed):
-        return False  # the server turned it away, or said itself how it ended
+    if isinstance(error, SignInNeeded | SessionLost | NotCarriedOut | ToolFailed):
+        return False  # it never left us, the server turned it away, or said itself how it ended
     known = ServerUnavailable | ToolTimeout | ServerReplyInvalid | LimitReached
     return isinstance(error, known) or not isinstance(error, FingerpostError)
 

@@ -83,6 +83,7 @@ class Runner:
         events: EventSink,
         journal: DurableAppend,
         hasten: Callable[[], None] = lambda: None,
+        assure: Callable[[Call], None] = lambda _: None,
         unbounded: Collection[str] = (),
         clock: Clock = time.monotonic,
         chance: Callable[[], float] = random.random,
@@ -100,7 +101,9 @@ class Runner:
         )
         self._breakers = Breakers(limits, events=self._events, clock=clock)
         slots = Slots(each=settings.concurrency, unbounded=unbounded)
-        self._attempts = Attempts(door, slots=slots, breakers=self._breakers, journal=journal, hasten=hasten)
+        self._attempts = Attempts(
+            door, slots=slots, breakers=self._breakers, journal=journal, hasten=hasten, assure=assure
+        )
         self._loops = LoopGuard(repeat_limit=settings.repeat_limit, clock=clock)
         self._duplicates = Duplicates(clock=clock)
         seconds = settings.cache_seconds if flags.result_cache else 0.0
@@ -271,8 +274,8 @@ class Runner:
             if not isinstance(outcome, Failure):
                 return outcome
             failures += 1
-            pause = wait_before(failures, chance=self._chance())
-            repeatable = may_repeat(outcome, failures=failures, retries=self._settings.retries)
+            pause = wait_before(failures, chance=self._chance(), asked=outcome.retry_after)
+            repeatable = may_repeat(outcome, failures=failures, retries=self._settings.retries, pause=pause)
             if not repeatable or leg.in_dialogue or pause >= leg.time.remaining:
                 return outcome
             await anyio.sleep(pause)

@@ -81,8 +81,16 @@ def failed(journey: Journey) -> Route:
         (last.error if last is not None else None) or ErrorKind.UNAVAILABLE,
         tool=last.tool if last is not None else "",
         detail=last.detail or last.content if last is not None else "",
+        fix=_fix(last),
     )
-    return _over(journey, RouteOutcome.FAILED, told.text(), by=NO_MODEL, detail="\n".join(told.technical))
+    text = told.text()
+    if last is not None and _fix(last):  # just this is known, and not only what holds for such errors
+        text = f"This could not be done: {last.content.rstrip('.')}.\n\n{text}"
+    return _over(journey, RouteOutcome.FAILED, text, by=NO_MODEL, detail="\n".join(told.technical))
+
+
+def _fix(outcome: Outcome | None) -> str:
+    return "" if outcome is None else str(outcome.metadata.get("fix", ""))
 
 
 def broken(journey: Journey, error: FingerpostError) -> Route:

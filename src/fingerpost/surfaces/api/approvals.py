@@ -5,19 +5,21 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Annotated, Final, Literal
 
-import anyio
 import anyio.to_thread
 from pydantic import Field
 
+from fingerpost.call.approvals import Settled
+from fingerpost.call.making import edited_call
+from fingerpost.errors import CallError
 from fingerpost.events import CallRuled, PacketReceived
 from fingerpost.frozen import frozen
-from fingerpost.records import Decision, Json, JsonObject, Pending, Principal, Right, utc_now
+from fingerpost.records import Call, Decision, Json, JsonObject, Pending, Principal, Right, utc_now
 from fingerpost.redaction import scrub
 from fingerpost.router import Router
 from fingerpost.surfaces.api.asking import title_of
 from fingerpost.surfaces.api.masks import MaskLeft, masked_paths, meant, shown
 from fingerpost.surfaces.api.operation import ApiRequest, Operation, Problem
-from fingerpost.surfaces.api.resources.bounds import sees_tool
+from fingerpost.surfaces.api.resources.bounds import bounds_of
 from fingerpost.surfaces.api.resources.changes import DefinitionChange, change_of
 from fingerpost.surfaces.api.resuming import Resuming
 from fingerpost.surfaces.api.sight import only_of
@@ -33,6 +35,10 @@ Reason = Annotated[str | None, Field(max_length=2000, description="Told to the m
 _OWN = (
     "You asked for this call yourself. Somebody else has to approve it: give them a key with "
     "the right `approve`, or approve it at the machine itself."
+)
+_OUTSIDE = (
+    "With these arguments the call does what lies outside of your key's bounds. Leave it as it was asked "
+    "for, or have somebody else approve it."
 )
 
 
@@ -118,7 +124,6 @@ class Inbox:
     def __init__(self, router: Router, resuming: Resuming) -> None:
         self._router = router
         self._resuming = resuming
-        self._deciding = anyio.Lock()  # two words of one person at once: only one of them counts
 
     def operations(self) -> tuple[Operation, ...]:
         one = "/api/approvals/{pending_id}"
@@ -159,40 +164,35 @@ class Inbox:
         pending = await self._pending(request)
         if (why := _why_not(request.principal, pending)) is not None:
             raise Problem(403, "You may not approve this", why)
-        arguments = None if wanted.arguments is None else _unmasked(wanted.arguments, pending)
-        return await self._decide(request, wanted, arguments=arguments, widened=wanted.for_conversation)
+        edited = None
+        if wanted.arguments is not None and pending.decision is Decision.WAITING:
+            edited = self._edited(request.principal, pending, _unmasked(wanted.arguments, pending))
+        return await self._decide(request, wanted, pending, edited=edited, widened=wanted.for_conversation)
 
     async def reject(self, request: ApiRequest) -> Decided:
         wanted: Reject = request.body
-        await self._pending(request)
-        return await self._decide(request, wanted)
+        return await self._decide(request, wanted, await self._pending(request))
 
     async def _decide(
         self,
         request: ApiRequest,
         wanted: Approve | Reject,
+        pending: Pending,
         *,
-        arguments: JsonObject | None = None,
+        edited: Call | None = None,
         widened: bool = False,
     ) -> Decided:
-        decision = Decision.APPROVED if isinstance(wanted, Approve) else Decision.REJECTED
-        name = request.principal.name
-        async with self._deciding:
-            before = await self._pending(request)
-            standing = before
-            if before.decision is Decision.WAITING:
-                standing = await self._router.calls.decide(
-                    before.pending_id,
-                    decision,
-                    by=name,
-                    reason=wanted.reason,
-                    edited_arguments=arguments,
-                    for_conversation=widened,
-                )
-        stood = before.decision is Decision.WAITING and (standing.decision, standing.decided_by) == (
-            decision,
-            name,
-        )
+        settled = Settled(standing=pending, stood=False)
+        if pending.decision is Decision.WAITING:
+            settled = await self._router.calls.approvals.settle(
+                pending.pending_id,
+                Decision.APPROVED if isinstance(wanted, Approve) else Decision.REJECTED,
+                by=request.principal.name,
+                reason=wanted.reason,
+                edited=edited,
+                scope="conversation" if widened else "once",
+            )
+        standing, stood = settled.standing, settled.stood
         note = _standing_note(standing, stood=stood)
         resumed = False
         if stood and wanted.resume:
@@ -201,11 +201,23 @@ class Inbox:
         view = await self._view(standing, request.principal)
         return Decided(approval=view, stood=stood, resumed=resumed, note=note)
 
+    def _edited(self, principal: Principal, pending: Pending, arguments: JsonObject) -> Call:
+        """The call as a person wants it, which may do something else to the world than the one that waits."""
+        card = self._router.tools.get(pending.tool)
+        if card is None:
+            message = f"{pending.pending_id} cannot be edited: its tool is not available now"
+            raise CallError(message, hint="approve or reject it as it is")
+        repair = self._router.settings.flags.argument_repair
+        edited = edited_call(card, pending, arguments, repair=repair)
+        if not bounds_of(principal, self._router.profiles).hold_call(edited.tool, edited.effect):
+            raise Problem(403, "You may not approve this", _OUTSIDE)
+        return edited
+
     async def _pending(self, request: ApiRequest) -> Pending:
         """The call that is meant, if they may see it."""
         pending_id = request.path["pending_id"]
         found = await self._router.calls.approvals.get(pending_id)
-        if found is None or not _sees(request.principal, found):
+        if found is None or not self._sees(request.principal, found):
             detail = f"No call {pending_id[:80]!r} waits or waited that you may see."
             raise Problem(404, "There is no such call", detail)
         return found
@@ -222,12 +234,20 @@ class Inbox:
                 if len(found) == wanted.limit:
                     return found, last
                 last = one.pending_id
-                if _sees(principal, one):
+                if self._sees(principal, one):
                     found.append(one)
             if len(some) < _SOME:
                 return found, None
             looked_at += len(some)
         return found, last
+
+    def _sees(self, principal: Principal, pending: Pending) -> bool:
+        """Whether they may see it: everything with the right to watch or approve, within their bounds; else
+        what they asked for themselves. Raises `Problem` for who may see nothing."""
+        own = only_of(principal, Right.APPROVE)
+        if own is not None:
+            return pending.caller == own
+        return bounds_of(principal, self._router.profiles).hold_call(pending.tool, pending.effect)
 
     # -- views --------------------------------------------------------------------------------------
 
@@ -282,17 +302,6 @@ class Inbox:
         if pending.packet_id is not None and prompts:
             packet = PacketOf(packet_id=pending.packet_id, prompt=prompts[0][:PROMPT_START])
         return (rules[0] if rules else None), packet
-
-
-def _sees(principal: Principal, pending: Pending) -> bool:
-    """Whether they may see it: everything with the right to watch or approve, within their scope; else
-    what they asked for themselves. Raises `Problem` for who may see nothing."""
-    own = only_of(principal, Right.APPROVE)
-    if own is not None:
-        return pending.caller == own
-    effects = principal.scope.effects
-    within = sees_tool(principal, pending.tool.partition("/")[0], pending.tool)
-    return within and (not effects or pending.effect in effects)
 
 
 def _why_not(principal: Principal, pending: Pending) -> str | None:

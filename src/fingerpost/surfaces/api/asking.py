@@ -15,7 +15,9 @@ from fingerpost.catalog import Snapshot
 from fingerpost.events import Event
 from fingerpost.frozen import frozen
 from fingerpost.records import (
+    CallContext,
     Effect,
+    ErrorKind,
     Json,
     JsonObject,
     Message,
@@ -24,6 +26,7 @@ from fingerpost.records import (
     Principal,
     Right,
     ToolCall,
+    new_id,
 )
 from fingerpost.records.codec import to_json
 from fingerpost.router import Router
@@ -220,9 +223,13 @@ class Counter:
         reach = self._reach(request, wanted)
         name = request.principal.name
         view = await self._router.look(caller=name, profile=reach.profile, scopes=reach.scopes)
-        found = resolve(ToolCall(name=wanted.tool, arguments=wanted.arguments), view.visible)
+        wish = ToolCall(name=wanted.tool, arguments=wanted.arguments)
+        found = resolve(wish, view.visible)
         if isinstance(found, NotFound):
-            raise _no_tool(wanted.tool, found)
+            away = None if found.ambiguous else await self._away(wish, request.principal, reach)
+            if away is None:
+                raise _no_tool(wanted.tool, found)
+            return away
         return await self._router.call(
             found.card.key,
             found.arguments,
@@ -232,6 +239,20 @@ class Counter:
             conversation=conversation_of(request.principal, wanted.conversation),
             dry_run=wanted.dry_run,
         )
+
+    async def _away(self, wish: ToolCall, principal: Principal, reach: Reach) -> Outcome | None:
+        """Why a tool that they could use is not to be had now; None where there is none. Nothing runs."""
+        probe = CallContext(
+            call_id=new_id("cal"),
+            caller=principal.name,
+            profile=reach.profile,
+            scopes=reach.scopes,
+            dry_run=True,  # what is hidden from them may have the same name, and does not exist for them
+        )
+        if self._router.calls.away(wish, probe) is None:
+            return None
+        outcome = await self._router.calls.call(wish, probe)
+        return outcome if outcome.error is ErrorKind.UNAVAILABLE else None
 
     async def _check_server(self, server: str, caller: str, reach: Reach) -> None:
         """Raises where there is none. Whoever may not use everything does not hear which there are."""

@@ -10,6 +10,7 @@ import anyio
 import anyio.to_thread
 from pydantic import Field
 
+from fingerpost.errors import StoreError
 from fingerpost.frozen import frozen
 from fingerpost.insight import PacketLine, PacketPage, PacketQuery
 from fingerpost.insight.ledger import Ledger
@@ -131,7 +132,8 @@ class Packets:
 
     async def _write_live(self, stream: EventStream, own: str | None) -> None:
         with self._ledger.follow_lines() as frames, suppress(anyio.EndOfStream):
-            await self._ledger.refresh()
+            with suppress(StoreError):  # what is known is told now, the rest when the store is back
+                await self._ledger.refresh()
             await _tell_lines(stream, self._ledger.newest(FIRST_LINES), own, first=True)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._tell_waiting, stream, own)
@@ -139,14 +141,18 @@ class Packets:
                     await _tell_lines(stream, lines, own)
 
     async def _tell_waiting(self, stream: EventStream, own: str | None) -> None:
-        """How many calls wait for a person, at first and whenever that may have changed."""
+        """How many calls wait for a person, at first and whenever that may have changed.
+
+        While the store is away nobody can tell; it is asked again, and the stream goes on.
+        """
         before: int | None = None
         with self._waiting.changes() as changes:
             while True:
-                count = await self._waiting.count(own)
-                if count != before:
-                    before = count
-                    await stream.data(b'{"waiting":%d}' % count, event="approvals")
+                with suppress(StoreError):
+                    count = await self._waiting.count(own)
+                    if count != before:
+                        before = count
+                        await stream.data(b'{"waiting":%d}' % count, event="approvals")
                 await changes.wait(COUNT_AGAIN_S)
 
     async def events(self, request: ApiRequest) -> Streaming:

@@ -13,6 +13,7 @@ from fingerpost.insight.conversations import exchange, open_question, recall
 from fingerpost.records import Approval, Message, Pending, RouteOutcome, new_id
 from fingerpost.settings import Loaded
 from fingerpost.surfaces.cli.backstage import Backstage
+from fingerpost.surfaces.cli.colour import styled
 from fingerpost.surfaces.cli.commands import repeatable
 from fingerpost.surfaces.cli.dialogue import Dialogue
 from fingerpost.surfaces.cli.permission import ask_permission, show_pending
@@ -146,13 +147,17 @@ class _Request:
             return pending.approve(by=self._by)
         if not self._can_ask:
             return None
-        return ask_permission(pending, by=self._by, card=self._stage.router.tools.get(pending.tool))
+        try:
+            return ask_permission(pending, by=self._by, card=self._stage.router.tools.get(pending.tool))
+        except KeyboardInterrupt:  # the question is left, not the call: it waits as long as any other
+            click.echo(f"\nstopped; the call still waits for you. {_onward(pending)}", err=True)
+            raise
 
     def show(self, route: Route) -> None:
         if self._wish.as_json:
             _print_json(route)
         elif route.outcome not in (RouteOutcome.WAITING, RouteOutcome.ASKED):
-            click.echo(click.style(footer(route), dim=True), err=True)
+            click.echo(styled(footer(route), dim=True), err=True)
         self._tell_how_to_go_on(route)
         if self._wish.technical and route.detail:
             click.echo(f"Technical details:\n{readable(route.detail)}", err=True)
@@ -165,12 +170,7 @@ class _Request:
         if route.pending is not None:
             if not self._can_ask:
                 show_pending(route.pending)
-            waiting = route.pending.pending_id
-            onward = (
-                f"Approve it with `fingerpost approvals approve {waiting}`, "
-                f"then go on with `fingerpost ask --resume {waiting}`."
-            )
-            click.echo(repeatable(onward), err=True)
+            click.echo(_onward(route.pending), err=True)
         elif route.question is not None:
             if not self._can_ask:
                 show_question(route)
@@ -189,6 +189,15 @@ class _Request:
         return self._stage.run(lambda _: read()) or route.events
 
 
+def _onward(pending: Pending) -> str:
+    """How the call that waits comes to run, from any process."""
+    waiting = pending.pending_id
+    return repeatable(
+        f"Approve it with `fingerpost approvals approve {waiting}`, "
+        f"then go on with `fingerpost ask --resume {waiting}`."
+    )
+
+
 def show_question(route: Route) -> None:
     """What the person is asked, with what will do as an answer."""
     assert route.question is not None
@@ -196,7 +205,7 @@ def show_question(route: Route) -> None:
     for missing in route.question.missing:
         if missing.options:
             options = ", ".join(plain(option) for option in missing.options[:20])
-            click.echo(click.style(f"  {plain(missing.name)}: {options}", dim=True), err=True)
+            click.echo(styled(f"  {plain(missing.name)}: {options}", dim=True), err=True)
 
 
 def footer(route: Route) -> str:

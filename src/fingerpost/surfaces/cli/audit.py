@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fingerpost.surfaces.cli.colour import styled
 from fingerpost.surfaces.cli.options import house_options
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def verify(config: Path | None, servers: Path | None, as_json: bool) -> int:
             click.echo(f"intact: {report.rows} rows, head {report.head}")
             click.echo(_compared(report))
         else:
-            click.echo(click.style("not intact: ", fg="red", bold=True) + (report.reason or ""), err=True)
+            click.echo(styled("not intact: ", fg="red", bold=True) + (report.reason or ""), err=True)
             click.echo(
                 "  fix: keep a copy of the database and of its .audit.anchor file, find out who could "
                 "write to them, and restore the newest backup that verifies",

@@ -15,6 +15,7 @@ import orjson
 
 from fingerpost.builtin.serving import open_http
 from fingerpost.errors import ConfigError
+from fingerpost.surfaces.cli.colour import styled
 from fingerpost.surfaces.cli.house import Asked, read_settings
 from fingerpost.surfaces.cli.screen import print_json
 from fingerpost.surfaces.web.access.addresses import Authority, is_loopback, read_authority
@@ -89,11 +90,11 @@ async def serve_http(server: OwnServer, asked: Asked, *, host: str, port: int, k
 def _announce(server: OwnServer, address: str, host: str, *, as_json: bool) -> None:
     if not is_loopback(host):
         note = "served without encryption: the key can be read on the way. Put a proxy with TLS in front."
-        click.echo(click.style("note: ", fg="yellow") + note, err=True)
+        click.echo(styled("note: ", fg="yellow") + note, err=True)
     if as_json:
         print_json({"name": server.name, "address": address, "tools": list(server.tools)})
     else:
-        click.echo(f"Serving {server.name} at {click.style(address, bold=True)} (Ctrl-C stops it)")
+        click.echo(f"Serving {server.name} at {styled(address, bold=True)} (Ctrl-C stops it)")
 
 
 class Door:

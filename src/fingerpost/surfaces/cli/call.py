@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fingerpost.surfaces.cli.colour import styled
 from fingerpost.surfaces.cli.commands import repeatable
 from fingerpost.surfaces.cli.options import house_options, profile_option
 
@@ -134,11 +135,12 @@ async def _ask(router: Router, outcome: Outcome, context: CallContext, *, yes: b
     from anyio.to_thread import run_sync
 
     from fingerpost.records import Decision
+    from fingerpost.surfaces.cli.person import confirmed
     from fingerpost.surfaces.cli.screen import plain
 
     assert outcome.pending_id is not None
     click.echo(plain(outcome.content), err=True)
-    agreed = yes or await run_sync(lambda: click.confirm("Run it?", err=True))
+    agreed = yes or await run_sync(lambda: confirmed("Run it?", err=True))
     decision = Decision.APPROVED if agreed else Decision.REJECTED
     await router.calls.decide(outcome.pending_id, decision, by=context.caller or "somebody")
     return await router.calls.resume(outcome.pending_id, context)
@@ -157,7 +159,7 @@ def _show(outcome: Outcome, *, as_json: bool, technical: bool) -> None:
         click.echo(_readable(outcome.content))
     else:
         _show_failure(outcome, technical=technical)
-    click.echo(click.style(f"trace {outcome.call_id}", dim=True), err=True)
+    click.echo(styled(f"trace {outcome.call_id}", dim=True), err=True)
 
 
 def _show_failure(outcome: Outcome, *, technical: bool) -> None:
@@ -166,7 +168,7 @@ def _show_failure(outcome: Outcome, *, technical: bool) -> None:
     from fingerpost.surfaces.cli.screen import plain
 
     assert outcome.error is not None
-    click.echo(click.style(f"{outcome.error}: ", fg="red", bold=True) + plain(outcome.content), err=True)
+    click.echo(styled(f"{outcome.error}: ", fg="red", bold=True) + plain(outcome.content), err=True)
     help_ = guidance(
         outcome.attempts,
         outcome.error,
@@ -193,7 +195,7 @@ def _repair_line(path: str, kind: str, before: object, after: object) -> str:
     from fingerpost.surfaces.cli.screen import plain
 
     shown = [plain(json.dumps(value, ensure_ascii=False, default=str))[:60] for value in (before, after)]
-    return click.style(f"repaired {plain(path)} ({kind}): {shown[0]} → {shown[1]}", fg="yellow")
+    return styled(f"repaired {plain(path)} ({kind}): {shown[0]} → {shown[1]}", fg="yellow")
 
 
 def _readable(text: str) -> str:

@@ -124,7 +124,7 @@ def _model(chat: Chat, _: str) -> None:
 
 def _approve(chat: Chat, words: str) -> None:
     """Let the call that waits run: once, for the `conversation`, with `edit KEY=VALUE`, or `no REASON`."""
-    pending = chat.last.pending if chat.last is not None else None
+    pending = chat.waiting.pending if chat.waiting is not None else None
     if pending is None:
         note("Nothing waits for you here. `fingerpost approvals` lists what waits elsewhere.")
         return

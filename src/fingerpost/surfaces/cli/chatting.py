@@ -14,17 +14,20 @@ from fingerpost.settings import Loaded
 from fingerpost.surfaces.cli.asking import footer, show_question
 from fingerpost.surfaces.cli.backstage import Backstage
 from fingerpost.surfaces.cli.chat_commands import COMMANDS, is_command, obey
+from fingerpost.surfaces.cli.colour import styled
 from fingerpost.surfaces.cli.commands import repeatable
 from fingerpost.surfaces.cli.dialogue import Dialogue
 from fingerpost.surfaces.cli.lines import Lines
 from fingerpost.surfaces.cli.permission import ask_permission, show_pending
-from fingerpost.surfaces.cli.person import person
+from fingerpost.surfaces.cli.person import LineTooLong, person
 from fingerpost.surfaces.cli.screen import count, plain
 from fingerpost.surfaces.cli.speaking import note
+from fingerpost.surfaces.cli.typed_ahead import forget_typed_ahead
 
 if TYPE_CHECKING:
     from fingerpost.router import Asking, Route
 
+STILL_WAITS: Final = "\nstopped; the call still waits for you."
 HOW_TO_DECIDE: Final = "Decide with /approve, /approve no REASON or /approve edit KEY=VALUE."
 
 
@@ -74,6 +77,7 @@ class Chat:
             self.history = stage.run(lambda _: recall(store, conversation))
             self._asked = stage.run(lambda _: open_question(store, conversation))
         self.last: Route | None = None
+        self.waiting: Route | None = None  # what /approve is about: the call of the last line, never an older
         self._lines = lines
         self._dialogue = Dialogue(stage)
 
@@ -89,6 +93,10 @@ class Chat:
                 line = self._lines.next()
             except KeyboardInterrupt:
                 note("\nCtrl-D ends the conversation.")
+                continue
+            except LineTooLong as refused:
+                self.waiting = None
+                _explain(refused)
                 continue
             if line is None:
                 break
@@ -108,12 +116,11 @@ class Chat:
         except KeyboardInterrupt:
             note("stopped")
         except FingerpostError as error:
-            click.echo(click.style("error: ", fg="red", bold=True) + plain(str(error)), err=True)
-            if error.hint:
-                click.echo(click.style("  fix: ", fg="green") + plain(error.hint), err=True)
+            _explain(error)
 
     def ask(self, text: str) -> None:
         """A request, with everything said before it."""
+        self.waiting = None
         asking: Asking = {
             "history": self.history,
             "conversation": self.conversation,
@@ -128,16 +135,20 @@ class Chat:
 
     def approve(self, approval: Approval) -> None:
         """What waited goes on."""
-        assert self.last is not None
-        self._heard(self._dialogue.settle(self._dialogue.resume(self.last, approval), self._decide))
+        assert self.waiting is not None
+        self._heard(self._dialogue.settle(self._dialogue.resume(self.waiting, approval), self._decide))
 
     def begin(self) -> None:
         """Another conversation, from nothing."""
-        self.conversation, self.history, self.last, self._asked = new_id("ses"), (), None, None
+        self.conversation, self.history = new_id("ses"), ()
+        self.last = self.waiting = self._asked = None
 
     def _heard(self, route: Route) -> None:
         self.last = route
+        self.waiting = route if route.pending is not None else None
         self._asked = route if route.pending is None and _is_kept(route) else None
+        if route.pending is not None or route.question is not None:
+            forget_typed_ahead()  # the next line is about this, so it has to be typed after it was shown
         if route.pending is not None:
             if not self._lines.typed:
                 show_pending(route.pending)
@@ -153,7 +164,17 @@ class Chat:
         # From a pipe the next line may be the next request: only /approve is an answer to this.
         if not self._lines.typed:
             return None
-        return ask_permission(pending, by=self.by, card=self.stage.router.tools.get(pending.tool))
+        try:
+            return ask_permission(pending, by=self.by, card=self.stage.router.tools.get(pending.tool))
+        except KeyboardInterrupt:  # the question is left, not the call: it waits as long as any other
+            note(STILL_WAITS)
+            return None
+
+
+def _explain(error: FingerpostError) -> None:
+    click.echo(styled("error: ", fg="red", bold=True) + plain(str(error)), err=True)
+    if error.hint:
+        click.echo(styled("  fix: ", fg="green") + plain(error.hint), err=True)
 
 
 def _is_kept(route: Route) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fingerpost.surfaces.cli.colour import styled
 from fingerpost.surfaces.cli.options import house_options
 
 if TYPE_CHECKING:
@@ -54,9 +55,9 @@ def check(config: Path | None, servers: Path | None, as_json: bool) -> int:
 def _say(problem: Problem) -> None:
     from fingerpost.surfaces.cli.screen import plain
 
-    mark = click.style("warning: ", fg="yellow") if problem.warning else click.style("error: ", fg="red")
+    mark = styled("warning: ", fg="yellow") if problem.warning else styled("error: ", fg="red")
     click.echo(f"{mark}{plain(str(problem))}")
-    click.echo(click.style("  fix: ", fg="green") + plain(problem.fix))
+    click.echo(styled("  fix: ", fg="green") + plain(problem.fix))
 
 
 def _summary(problems: tuple[Problem, ...], wrong: int, config: Path | None, servers: Path | None) -> str:

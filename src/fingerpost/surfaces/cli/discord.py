@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fingerpost.surfaces.cli.colour import styled
 from fingerpost.surfaces.cli.options import house_options
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _hear_of_trouble() -> None:
     from fingerpost.surfaces.discord.running import OneLine
 
     told = logging.getLogger("discord")
-    told.addHandler(OneLine(lambda line: click.echo(click.style("discord: ", dim=True) + line, err=True)))
+    told.addHandler(OneLine(lambda line: click.echo(styled("discord: ", dim=True) + line, err=True)))
     told.propagate = False
 
 
@@ -87,12 +88,12 @@ def _announce(arrived: Arrived, settings: DiscordSettings, *, as_json: bool) -> 
     if as_json:
         print_json({"name": str(own), "id": str(own.id), "servers": arrived.servers})
         return
-    name = click.style(plain(str(own)), bold=True)
+    name = styled(plain(str(own)), bold=True)
     click.echo(f"On Discord as {name}, on {count(arrived.servers, 'server')} (Ctrl-C stops it)")
     if not (settings.users or settings.roles):
         where = "those servers" if settings.servers else "every server it is on, and in private"
         note = f"it answers everybody on {where}; discord.users and discord.roles say whom"
-        click.echo(click.style("note: ", fg="yellow") + note, err=True)
+        click.echo(styled("note: ", fg="yellow") + note, err=True)
     if not settings.approvers:
         note = "nobody may approve what others ask for; discord.approvers says who may"
-        click.echo(click.style("note: ", fg="yellow") + note, err=True)
+        click.echo(styled("note: ", fg="yellow") + note, err=True)

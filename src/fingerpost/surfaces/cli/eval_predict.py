@@ -17,6 +17,7 @@ from fingerpost.evals.ready import ready_narrower, share_ready
 from fingerpost.evals.records import Prediction, QueryRecord
 from fingerpost.evals.shelf import Shelf
 from fingerpost.settings import Settings
+from fingerpost.surfaces.cli.colour import styled
 from fingerpost.surfaces.cli.screen import count, errors_to, plain
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _note_missing(share: float) -> None:
 
 
 def _note(text: str) -> None:
-    click.echo(click.style("note: ", fg="yellow") + text, err=True)
+    click.echo(styled("note: ", fg="yellow") + text, err=True)
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from fingerpost.evals.gate import Bound, unmet
 from fingerpost.evals.measures import Measure, measures
 from fingerpost.evals.reading import read_predictions, read_queries, read_tools
 from fingerpost.evals.records import Prediction, QueryRecord
+from fingerpost.surfaces.cli.colour import styled
 from fingerpost.surfaces.cli.screen import count, errors_to, output, plain, print_json, table
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def judge(
     else:
         _show(runs[0], files[0])
     for said in broken:
-        click.echo(click.style("not met: ", fg="red", bold=True) + said, err=True)
+        click.echo(styled("not met: ", fg="red", bold=True) + said, err=True)
     return 1 if broken else 0
 
 

@@ -14,6 +14,7 @@ from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
 from fingerpost.records import ServerState
 from fingerpost.settings import Loaded, Settings, load
+from fingerpost.surfaces.cli.colour import styled
 from fingerpost.surfaces.cli.screen import errors_to, plain
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def read_settings(asked: Asked) -> Loaded:
     loaded = load(config=asked.config, servers=asked.servers)
     for warning in loaded.warnings:
         fix = f" (fix: {plain(warning.fix)})" if warning.fix else ""
-        click.echo(click.style("warning: ", fg="yellow") + plain(str(warning)) + fix, err=True)
+        click.echo(styled("warning: ", fg="yellow") + plain(str(warning)) + fix, err=True)
     return loaded
 
 

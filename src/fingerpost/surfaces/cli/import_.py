@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fingerpost.surfaces.cli.colour import styled
+
 if TYPE_CHECKING:
     from fingerpost.settings.discover import Found
     from fingerpost.settings.merge import Merged
@@ -121,6 +123,7 @@ def _target(entry: object) -> str:
 
 def _write(target: Path, merged: Merged, *, yes: bool, quiet: bool) -> None:
     from fingerpost.surfaces.cli.import_file import content_of, difference, replace_file
+    from fingerpost.surfaces.cli.person import confirmed
 
     old, new = content_of(target, merged)
     if old == new:
@@ -128,9 +131,9 @@ def _write(target: Path, merged: Merged, *, yes: bool, quiet: bool) -> None:
         return
     if not quiet:
         for line in difference(old, new, merged.secrets, str(target)):
-            click.secho(line, fg={"+": "green", "-": "red"}.get(line[:1]))
+            click.echo(styled(line, fg={"+": "green", "-": "red"}.get(line[:1])))
     if not yes:
-        click.confirm(f"Write {target}?", abort=True)
+        confirmed(f"Write {target}?", abort=True)
     backup = replace_file(target, new)
     kept = f" (the old one is {backup})" if backup else ""
     click.echo(f"wrote {target}{kept}; use it with --servers {target}", err=quiet)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fingerpost.surfaces.cli.colour import styled
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -235,7 +237,7 @@ def _install(place: Place, name: str, entry: Entry, notes: list[str], *, yes: bo
     else:
         _show(change, place)
     for note in notes:
-        click.echo(click.style("note: ", fg="yellow") + note, err=True)
+        click.echo(styled("note: ", fg="yellow") + note, err=True)
     if dry_run or not change.needed:
         return 0
     _write(change, place, yes=yes)
@@ -261,20 +263,21 @@ def _show(change: Change, place: Place) -> None:
     from fingerpost.surfaces.cli.install_change import difference
 
     for line in difference(change, short(place.file, Path.home()), place.client):
-        click.secho(line, fg={"+": "green", "-": "red", "@": "cyan"}.get(line[:1]))
+        click.echo(styled(line, fg={"+": "green", "-": "red", "@": "cyan"}.get(line[:1])))
 
 
 def _write(change: Change, place: Place, *, yes: bool) -> None:
     from datetime import datetime
 
     from fingerpost.surfaces.cli.install_change import make
+    from fingerpost.surfaces.cli.person import confirmed
 
     if not place.present and place.scope == "user" and not change.file.parent.is_dir():
         absent = f"{place.client.label} does not seem to be here; {change.file.parent} is made"
-        click.echo(click.style("note: ", fg="yellow") + absent, err=True)
+        click.echo(styled("note: ", fg="yellow") + absent, err=True)
     if not yes:
         verb = "Remove" if change.after is None else "Write"
-        click.confirm(f"{verb} {change.file}?", abort=True)
+        confirmed(f"{verb} {change.file}?", abort=True)
     backup = make(change, datetime.now().astimezone())
     kept = f"; the old one is {backup}" if backup else ""
     click.echo(f"{'Removed' if change.after is None else 'Wrote'} {change.file}{kept}.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fingerpost.surfaces.cli.colour import styled
 from fingerpost.surfaces.cli.options import house_options
 
 if TYPE_CHECKING:
@@ -244,5 +245,5 @@ def _point_out(settings: Settings, servers: tuple[str, ...], profiles: tuple[str
         for name in names:
             if not any(sign in name for sign in "*?[") and name not in known:
                 click.echo(
-                    click.style("note: ", fg="yellow") + f"no {kind} is named {name} at the moment", err=True
+                    styled("note: ", fg="yellow") + f"no {kind} is named {name} at the moment", err=True
                 )

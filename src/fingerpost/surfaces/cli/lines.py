@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from fingerpost.surfaces.cli.person import LONGEST_LINE, at_terminal, take_any_text
+from fingerpost.surfaces.cli.person import LONGEST_LINE, LineTooLong, at_terminal, read_line, take_any_text
 
 PROMPT: Final = "› "
 
@@ -15,20 +15,26 @@ class Lines:
     """Reads line by line. At a terminal the arrow keys work, and Tab completes commands."""
 
     def __init__(self, commands: Sequence[str]) -> None:
-        take_any_text()
+        # A carriage return inside of a line must not make two of it: the second could be a command.
+        take_any_text(line_end="\n")
         self.typed = at_terminal() and sys.stdout.isatty()
         if self.typed:
             _edit_lines(commands)
 
     def next(self) -> str | None:
-        """The next line; None at the end. Ctrl-C raises `KeyboardInterrupt`."""
+        """The next line; None at the end. Ctrl-C raises `KeyboardInterrupt`.
+
+        A line too long to be taken raises `LineTooLong`; the one after it is next.
+        """
         if not self.typed:
-            line = sys.stdin.readline(LONGEST_LINE)
-            return line.rstrip("\r\n") if line else None
+            return read_line()
         try:
-            return input(PROMPT)
+            line = input(PROMPT)
         except EOFError:
             return None
+        if len(line) > LONGEST_LINE:
+            raise LineTooLong
+        return line
 
 
 def _edit_lines(commands: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""The command's front door. Kept light: `--help` loads click and this file, nothing else.
+"""The command's front door. Kept light: `--help` loads click, its colours and this file, nothing else.
 
 Each command lives in its own module and is loaded when it is named. Its one
 line in the overview stands here, so that showing the overview loads none.
@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 import click
 
 from fingerpost import __version__
+from fingerpost.surfaces.cli.colour import styled
 
 
 class Entry(NamedTuple):
@@ -97,10 +98,10 @@ class FrontDoor(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for heading in (LOOK, ACT, SERVE, SET_UP, TRUST):
-            with formatter.section(click.style(heading, bold=True)):
+            with formatter.section(styled(heading, bold=True)):
                 formatter.write_dl(
                     [
-                        (click.style(name, fg="cyan"), entry.summary)
+                        (styled(name, fg="cyan"), entry.summary)
                         for name, entry in COMMANDS.items()
                         if entry.heading == heading
                     ]

@@ -18,6 +18,7 @@ from typing import Final
 import click
 
 from fingerpost.errors import ConfigError, FingerpostError
+from fingerpost.surfaces.cli.colour import styled
 from fingerpost.surfaces.cli.streams import be_silent, go_nowhere
 
 FINE = 0
@@ -67,16 +68,16 @@ def _explain_group(group: BaseExceptionGroup[BaseException]) -> int:
 def _explain(error: BaseException) -> int:
     _show_traceback(error)
     if isinstance(error, FingerpostError):
-        _say(click.style("error: ", fg="red", bold=True) + str(error))
+        _say(styled("error: ", fg="red", bold=True) + str(error))
         if error.hint:
-            _say(click.style("  fix: ", fg="green") + error.hint)
+            _say(styled("  fix: ", fg="green") + error.hint)
         return MISUSED if isinstance(error, ConfigError) else FAILED
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
         go_nowhere()
-        _say(click.style("error: ", fg="red", bold=True) + f"this cannot be written: {error.strerror}")
-        _say(click.style("  fix: ", fg="green") + "Make room where it goes, or send it somewhere else.")
+        _say(styled("error: ", fg="red", bold=True) + f"this cannot be written: {error.strerror}")
+        _say(styled("  fix: ", fg="green") + "Make room where it goes, or send it somewhere else.")
         return FAILED
-    _say(click.style("This is a bug in Fingerpost: ", fg="red", bold=True) + f"{type(error).__name__}")
+    _say(styled("This is a bug in Fingerpost: ", fg="red", bold=True) + f"{type(error).__name__}")
     _say("Run the same command with FINGERPOST_DEBUG=1 and report what it prints.")
     return BUG
 

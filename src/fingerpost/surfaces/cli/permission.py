@@ -12,9 +12,11 @@ from fingerpost.call.making import check_names
 from fingerpost.catalog import visible
 from fingerpost.errors import CallError
 from fingerpost.redaction import scrub_json
+from fingerpost.surfaces.cli.colour import styled
 from fingerpost.surfaces.cli.pairs import read_pairs
 from fingerpost.surfaces.cli.person import ask_line
 from fingerpost.surfaces.cli.screen import plain
+from fingerpost.surfaces.cli.typed_ahead import forget_typed_ahead
 
 if TYPE_CHECKING:
     from fingerpost.records import Approval, Pending, ToolCard
@@ -33,7 +35,7 @@ def show_pending(pending: Pending) -> None:
 
 def pending_lines(pending: Pending) -> Iterator[str]:
     """The call as it would run, one line per argument."""
-    tool = click.style(plain(pending.operation), bold=True)
+    tool = styled(plain(pending.operation), bold=True)
     yield f"{tool} waits for you: it {_DOES.get(pending.effect.value, pending.effect.value)}"
     shown: Any = scrub_json(pending.arguments)
     width = max((len(name) for name in pending.arguments), default=0)
@@ -41,7 +43,7 @@ def pending_lines(pending: Pending) -> Iterator[str]:
         yield f"  {plain(name):<{width}}  {_value(value)}"
     if not pending.arguments:
         yield "  (no arguments)"
-    yield click.style(f"  because: {plain(pending.reason)}", dim=True)
+    yield styled(f"  because: {plain(pending.reason)}", dim=True)
 
 
 def _value(value: object) -> str:
@@ -74,7 +76,9 @@ def _understood(
         case "c" | "conversation" if wide:
             return pending.approve(by=by, for_conversation=True)
         case "n" | "no":
-            return pending.reject(by=by, reason=(ask_line("Why not? (may be empty) ") or "").strip() or None)
+            return pending.reject(
+                by=by, reason=(ask_line("Why not? (may be empty) ", goes_on=True) or "").strip() or None
+            )
         case "e" | "edit":
             return _edited(pending, by=by, card=card)
         case _:
@@ -83,9 +87,10 @@ def _understood(
 
 def _edited(pending: Pending, *, by: str, card: ToolCard | None) -> Approval | None:
     """The call with other arguments; None when nothing was changed."""
+    forget_typed_ahead()
     click.echo("Change arguments with KEY=VALUE or KEY:=JSON; an empty line runs it.", err=True)
     changed: dict[str, Any] = {}
-    while line := (ask_line("  ") or "").strip():
+    while line := (ask_line("  ", goes_on=True) or "").strip():
         try:
             given = read_pairs([line])
             _check(pending, given, card)

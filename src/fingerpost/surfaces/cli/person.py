@@ -8,8 +8,21 @@ from typing import Final, cast
 
 import click
 
+from fingerpost.errors import LimitReached
+from fingerpost.surfaces.cli.typed_ahead import forget_typed_ahead
+
 LONGEST_LINE: Final = 100_000  # characters
 LONGEST_REQUEST: Final = 500_000
+
+
+class LineTooLong(LimitReached):
+    """A line that was not taken: none of it is a request, a command or an answer."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"a line may have at most {LONGEST_LINE:,} characters; this one was left out",
+            hint="Put long text into a file and name the file, or send it alone to `fingerpost ask -`.",
+        )
 
 
 def person() -> str:
@@ -27,18 +40,47 @@ def at_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def take_any_text() -> None:
-    """Bytes that are no text become question marks, not errors."""
+def take_any_text(*, line_end: str | None = None) -> None:
+    """Bytes that are no text become question marks, not errors. `line_end`: nothing else ends a line."""
     stream: object = sys.stdin
     if isinstance(stream, io.TextIOWrapper):
-        cast("io.TextIOWrapper", stream).reconfigure(errors="replace")
+        cast("io.TextIOWrapper", stream).reconfigure(errors="replace", newline=line_end)
 
 
-def ask_line(prompt: str) -> str | None:
-    """One line from the person; None when there is no more. The prompt goes where progress goes."""
-    click.echo(prompt, nl=False, err=True)
-    line = sys.stdin.readline(LONGEST_LINE)
+def read_line() -> str | None:
+    """The next line of stdin, whole or not at all; None when there is no more."""
+    line = sys.stdin.readline(LONGEST_LINE + 1)
+    if len(line) > LONGEST_LINE and not line.endswith("\n"):
+        _read_away()
+        raise LineTooLong
     return line.rstrip("\r\n") if line else None
+
+
+def _read_away() -> None:
+    """The rest of a line, or its end would be taken for a line of its own: `/approve`, for example."""
+    while (piece := sys.stdin.readline(LONGEST_LINE)) and not piece.endswith("\n"):
+        pass
+
+
+def ask_line(prompt: str, *, goes_on: bool = False) -> str | None:
+    """One line from the person; None when there is no more. The prompt goes where progress goes.
+
+    What was typed before the prompt does not count, unless this `goes_on` with what they were asked before.
+    """
+    while True:
+        if not goes_on:
+            forget_typed_ahead()
+        click.echo(prompt, nl=False, err=True)
+        try:
+            return read_line()
+        except LineTooLong as refused:
+            click.echo(f"{refused}.", err=True)
+
+
+def confirmed(question: str, *, err: bool = False, abort: bool = False) -> bool:
+    """Whether the person says yes to this question, after they have seen it."""
+    forget_typed_ahead()
+    return click.confirm(question, err=err, abort=abort)
 
 
 def read_request() -> str:

@@ -108,11 +108,13 @@ def accept(tool: str, yes: bool, config: Path | None, servers: Path | None, as_j
 
         from anyio.to_thread import run_sync
 
+        from fingerpost.surfaces.cli.person import confirmed
+
         entry = _held(router, tool)
         if entry is None:
             return 0
         _show_change(entry, as_json=False)
-        if not yes and not await run_sync(lambda: click.confirm("Trust this definition from now on?")):
+        if not yes and not await run_sync(lambda: confirmed("Trust this definition from now on?")):
             click.echo("Nothing changed; the tool stays hidden.")
             return 1
         person = await run_sync(getuser)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fingerpost.surfaces.cli.colour import styled
 from fingerpost.surfaces.cli.options import house_options, wait_option
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def _show(router: Router, name: str, view: View, *, prompt: bool) -> None:
     from fingerpost.surfaces.cli.screen import count, first_sentence, output, plain, table
 
     profile = router.profiles[name]
-    click.echo(f"{click.style(plain(name), bold=True)}: {plain(profile.description or 'a profile')}")
+    click.echo(f"{styled(plain(name), bold=True)}: {plain(profile.description or 'a profile')}")
     click.echo(f"  who    {plain(_who(profile))}")
     click.echo(f"  meant  {plain(_meant(profile))}")
     if profile.persona:
@@ -199,8 +200,8 @@ def check(config: Path | None, servers: Path | None, as_json: bool) -> int:
         print_json([{"where": str(one.origin), "problem": one.message, "fix": one.fix} for one in wrong])
         return 1 if wrong else 0
     for problem in wrong:
-        click.echo(click.style("error: ", fg="red") + plain(str(problem)))
-        click.echo(click.style("  fix: ", fg="green") + plain(problem.fix))
+        click.echo(styled("error: ", fg="red") + plain(str(problem)))
+        click.echo(styled("  fix: ", fg="green") + plain(problem.fix))
     if not wrong:
         click.echo("Nothing is wrong with the profiles.")
     return 1 if wrong else 0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fingerpost.surfaces.cli.colour import styled
 from fingerpost.surfaces.cli.options import house_options
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def _show(found: Page, *, as_json: bool) -> None:
 
 
 def _nothing(what: str) -> int:
-    click.echo(click.style("nothing found: ", fg="red", bold=True) + _plain(what), err=True)
+    click.echo(styled("nothing found: ", fg="red", bold=True) + _plain(what), err=True)
     click.echo("  fix: results are kept for a while, and newer ones need the room; repeat the call", err=True)
     return 1
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fingerpost.redaction import scrub
+from fingerpost.surfaces.cli.colour import is_wanted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,7 +32,8 @@ def errors_to() -> Console:
 def _console(*, stderr: bool) -> Console:
     from rich.console import Console
 
-    console = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+    styles = "auto" if is_wanted() else None
+    console = Console(stderr=stderr, color_system=styles, markup=False, highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = PIPE_WIDTH
     return console

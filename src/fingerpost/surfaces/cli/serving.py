@@ -14,6 +14,7 @@ import anyio
 import click
 
 from fingerpost.errors import ConfigError
+from fingerpost.surfaces.cli.colour import styled
 from fingerpost.surfaces.cli.house import open_router
 from fingerpost.surfaces.cli.screen import count, plain
 
@@ -44,7 +45,7 @@ def serve_until_stopped(
             router.profiles.prefer(profile)
             note = check_exposure(gateway, has_keys=await router.store.keys.any_live())
             if note is not None:
-                click.echo(click.style("note: ", fg="yellow") + note, err=True)
+                click.echo(styled("note: ", fg="yellow") + note, err=True)
             async with _connecting(router, quiet=as_json):
                 await serve(
                     router,
@@ -136,7 +137,7 @@ def _tell_of_servers(router: Router) -> Callable[[], None]:
         if status.state in ("idle", "connecting") or told.get(name) is good:
             return
         told[name] = good
-        state = click.style(f"{status.state:9}", fg="green" if status.state == "ready" else "yellow")
+        state = styled(f"{status.state:9}", fg="green" if status.state == "ready" else "yellow")
         what = count(status.tools, "tool") if good else plain(status.reason or "")
         click.echo(f"  {state} {plain(name)}: {what}", err=True)
 
@@ -175,7 +176,7 @@ def _announce(address: str, loaded: Loaded, *, as_json: bool) -> None:
         "/api": ("the API: /api/openapi.json describes it", settings.api.enabled),
         "/healthz": ("how it is doing; /readyz, /metrics", True),
     }
-    click.echo(f"Serving at {click.style(address, bold=True)} (Ctrl-C stops it)")
+    click.echo(f"Serving at {styled(address, bold=True)} (Ctrl-C stops it)")
     width = max(len(path) for path in lines)
     for path, (what, enabled) in lines.items():
         if enabled:

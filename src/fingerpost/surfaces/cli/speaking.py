@@ -13,6 +13,7 @@ import click
 
 from fingerpost.catalog import visible
 from fingerpost.events import AttemptStarted, CallProgressed, Event
+from fingerpost.surfaces.cli.colour import styled
 from fingerpost.surfaces.cli.screen import errors_to
 from fingerpost.surfaces.cli.stages import Stages
 
@@ -31,7 +32,7 @@ def readable(text: str) -> str:
 
 def note(text: str) -> None:
     """A word beside the answer, on stderr."""
-    click.echo(click.style(text, dim=True), err=True)
+    click.echo(styled(text, dim=True), err=True)
 
 
 class Speech:

@@ -7,12 +7,15 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
+from fingerpost.call.scopes import within
 from fingerpost.errors import CallError, ConfigError
 from fingerpost.events import PacketReceived
 from fingerpost.frozen import frozen
-from fingerpost.records import Feedback, FeedbackVerdict, Learned, Principal, Right
+from fingerpost.records import Feedback, FeedbackVerdict, Learned, Principal, Right, Scope
 from fingerpost.router import Router
+from fingerpost.router.profiles import NOTHING
 from fingerpost.surfaces.api.operation import ApiRequest, Operation, Problem
+from fingerpost.surfaces.api.resources.bounds import bounds_of
 from fingerpost.surfaces.api.sight import may_not, only_of
 
 TAG: Final = "learning"
@@ -142,12 +145,21 @@ class Words:
                 tool=word.tool,
                 should_have=word.should_have,
                 comment=word.comment,
-                scopes=(principal.scope,),
+                scopes=self._scopes(principal, word.should_have),
             )
         except (CallError, ConfigError) as wrong:
             detail = f"{str(wrong)[:1].upper()}{str(wrong)[1:]}. {wrong.hint or ''}".strip()
             raise Problem(422, "This cannot be said", detail) from wrong
         return _line(said)
+
+    def _scopes(self, principal: Principal, named: str | None) -> tuple[Scope, ...]:
+        """What bounds the tool they may name: of several ways to it, one that reaches it."""
+        reaches = bounds_of(principal, self._router.profiles).reaches
+        card = None if named is None else self._router.tools.find(named)
+        if card is not None:
+            effect = card.effect.value
+            reaches = tuple(reach for reach in reaches if within(reach.scopes, card.server, card.key, effect))
+        return reaches[0].scopes if reaches else (NOTHING,)
 
     async def learned(self, request: ApiRequest) -> Learned:
         return await self._router.learning.learned(person=only_of(request.principal))

@@ -12,7 +12,7 @@ from fingerpost.insight import Figures, Ledger
 from fingerpost.records import JsonObject, Right, UsageProfile
 from fingerpost.router import Router
 from fingerpost.surfaces.api.operation import ApiRequest, Operation
-from fingerpost.surfaces.api.resources.bounds import sees_tool
+from fingerpost.surfaces.api.resources.bounds import bounds_of
 from fingerpost.surfaces.api.resources.words import Limit, Number
 
 TAG: Final = "figures"
@@ -68,12 +68,11 @@ class EvalPage:
 
 def operations(router: Router, ledger: Ledger) -> tuple[Operation, ...]:
     async def usage(request: ApiRequest) -> UsagePage:
-        profiles = await router.store.usage.profiles()
+        bounds = bounds_of(request.principal, router.profiles)
+        used = await router.store.usage.profiles()
         return UsagePage(
             items=tuple(
-                profile
-                for key, profile in profiles.items()
-                if sees_tool(request.principal, key.partition("/")[0], key)
+                profile for key, profile in used.items() if bounds.hold_tool(key.partition("/")[0], key)
             )
         )
 

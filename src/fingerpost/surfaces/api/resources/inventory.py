@@ -25,7 +25,7 @@ from fingerpost.records import (
     UsageProfile,
 )
 from fingerpost.router import Router
-from fingerpost.surfaces.api.resources.bounds import sees_tool
+from fingerpost.surfaces.api.resources.bounds import Bounds, bounds_of
 
 ToolState = Literal["offered", "hidden", "quarantined", "off", "server_down"]
 
@@ -110,8 +110,8 @@ class Inventory:
 
 async def take_inventory(router: Router, principal: Principal, profile: str | None = None) -> Inventory:
     """All tools as they are now, for this caller (and as seen through a profile)."""
-    scopes = (principal.scope,) if principal.scope.bounded else ()
-    view = await router.look(caller=principal.name, profile=profile, scopes=scopes)
+    bounds = bounds_of(principal, router.profiles)
+    hidden = await _hidden(router, principal, bounds if profile is None else bounds.through(profile))
     usage = await router.store.usage.profiles()
     catalog = router.catalog
     quarantined = {entry.card.key: entry for entry in catalog.quarantined}
@@ -119,21 +119,33 @@ async def take_inventory(router: Router, principal: Principal, profile: str | No
     every = {
         card.key: card
         for card in (*router.tools.cards, *(entry.card for entry in quarantined.values()), *shut)
-        if sees_tool(principal, card.server, card.key)
+        if bounds.hold_tool(card.server, card.key)
     }
     return Inventory(
         cards=every,
         off={card.key: catalog.why_shut(card) or "" for card in shut},
         quarantined=quarantined,
-        hidden=view.hidden,
+        hidden=hidden,
         down=unusable_servers(router),
         dropped=tuple(
             drop
             for drop in catalog.dropped
-            if drop.switched_off and sees_tool(principal, drop.server, _dropped_key(drop))
+            if drop.switched_off and bounds.hold_tool(drop.server, _dropped_key(drop))
         ),
         usage=usage,
     )
+
+
+async def _hidden(router: Router, principal: Principal, bounds: Bounds) -> Mapping[str, HiddenTool]:
+    """What they cannot use by any way they have."""
+    views = [
+        await router.look(caller=principal.name, profile=reach.profile, scopes=reach.scopes)
+        for reach in bounds.reaches
+    ]
+    if not views:
+        return {}
+    first, *others = views
+    return {key: tool for key, tool in first.hidden.items() if all(key in view.hidden for view in others)}
 
 
 def unusable_servers(router: Router) -> dict[str, str]:

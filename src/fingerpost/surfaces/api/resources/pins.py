@@ -11,10 +11,10 @@ from pydantic import Field
 
 from fingerpost.catalog import tool_key
 from fingerpost.frozen import frozen
-from fingerpost.records import Pin, Principal, Quarantined, Right
+from fingerpost.records import Pin, Quarantined, Right
 from fingerpost.router import Router
 from fingerpost.surfaces.api.operation import ApiRequest, Operation, Problem
-from fingerpost.surfaces.api.resources.bounds import sees_tool
+from fingerpost.surfaces.api.resources.bounds import Bounds, bounds_of
 from fingerpost.surfaces.api.resources.changes import DefinitionChange, change_of
 from fingerpost.surfaces.api.resources.words import Cursor, Limit, page_of
 
@@ -96,11 +96,9 @@ class Pins:
 
     async def list(self, request: ApiRequest) -> PinPage:
         query: PinQuery = request.query
-        pins = {
-            key: pin
-            for key, pin in (await self._router.store.pins.all()).items()
-            if _sees(request.principal, key)
-        }
+        bounds = bounds_of(request.principal, self._router.profiles)
+        kept = await self._router.store.pins.all()
+        pins = {key: pin for key, pin in kept.items() if _hold(bounds, key)}
         held = self._held()
         offered = {card.key for card in (*self._router.tools.cards, *self._router.catalog.shut.cards)}
 
@@ -123,7 +121,7 @@ class Pins:
         server, tool = request.path["server"], request.path["tool"]
         held = self._held()
         key = next((key for key in (f"{server}/{tool}", tool_key(server, tool)) if key in held), None)
-        if key is None or not _sees(request.principal, key):
+        if key is None or not _hold(bounds_of(request.principal, self._router.profiles), key):
             detail = f"No changed definition of {server}/{tool} waits to be accepted."
             raise Problem(404, "Nothing to accept", detail)
         seen = held[key].card.fingerprint
@@ -137,8 +135,8 @@ class Pins:
         return {entry.card.key: entry for entry in self._router.catalog.quarantined}
 
 
-def _sees(principal: Principal, key: str) -> bool:
-    return sees_tool(principal, key.partition("/")[0], key)
+def _hold(bounds: Bounds, key: str) -> bool:
+    return bounds.hold_tool(key.partition("/")[0], key)
 
 
 def _state(key: str, held: Mapping[str, Quarantined], offered: set[str]) -> PinState:

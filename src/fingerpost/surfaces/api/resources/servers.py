@@ -13,7 +13,7 @@ from fingerpost.records import Right, ServerState, ServerStatus, Transport
 from fingerpost.router import Router
 from fingerpost.store import Shut
 from fingerpost.surfaces.api.operation import ApiRequest, Operation, Problem
-from fingerpost.surfaces.api.resources.bounds import sees_server
+from fingerpost.surfaces.api.resources.bounds import bounds_of
 from fingerpost.surfaces.api.resources.tools import Switch
 
 TAG: Final = "servers"
@@ -141,12 +141,7 @@ class Servers:
         self._router = router
 
     async def list(self, request: ApiRequest) -> ServerPage:
-        statuses = self._router.servers.statuses
-        return ServerPage(
-            items=tuple(
-                self._line(status) for status in statuses if sees_server(request.principal, status.name)
-            )
-        )
+        return ServerPage(items=tuple(self._line(status) for status in self._theirs(request)))
 
     async def one(self, request: ApiRequest) -> ServerLine:
         name = self._name(request)
@@ -177,15 +172,16 @@ class Servers:
 
     def _name(self, request: ApiRequest) -> str:
         name = request.path["server"]
-        known = [
-            status.name
-            for status in self._router.servers.statuses
-            if sees_server(request.principal, status.name)
-        ]
+        known = [status.name for status in self._theirs(request)]
         if name not in known:
             detail = f"There is no server named {name!r}."
             raise Problem(404, "There is no such server", detail, servers=known[:50])
         return name
+
+    def _theirs(self, request: ApiRequest) -> list[ServerStatus]:
+        """The servers they may know of."""
+        bounds = bounds_of(request.principal, self._router.profiles)
+        return [status for status in self._router.servers.statuses if bounds.hold_server(status.name)]
 
     def _must_be_enabled(self, name: str) -> None:
         """What the settings switch off, only the settings switch on."""

@@ -27,6 +27,7 @@ from fingerpost.records import (
 from fingerpost.records.codec import to_plain
 from fingerpost.router import Router
 from fingerpost.surfaces.api.operation import ApiRequest, Operation, Problem
+from fingerpost.surfaces.api.resources.bounds import bounds_of
 from fingerpost.surfaces.api.resources.changes import DefinitionChange, change_of
 from fingerpost.surfaces.api.resources.inventory import Inventory, ToolLine, ToolState, take_inventory
 from fingerpost.surfaces.api.resources.words import Cursor, Limit, Name, Reason, Text, holds, page_of
@@ -150,7 +151,7 @@ class Tools:
 
     async def list(self, request: ApiRequest) -> ToolPage:
         query: ToolQuery = request.query
-        if query.profile is not None and query.profile not in self._router.profiles:
+        if query.profile is not None and not self._may_look_through(query.profile, request.principal):
             raise Problem(404, "There is no such profile", f"The settings have no profile {query.profile!r}.")
         inventory = await take_inventory(self._router, request.principal, query.profile)
 
@@ -176,6 +177,11 @@ class Tools:
             card.key, on=wanted.on, by=request.principal.name, reason=wanted.reason
         )
         return await self._line(request.principal, card)
+
+    def _may_look_through(self, profile: str, principal: Principal) -> bool:
+        """A key for certain profiles looks through these alone."""
+        profiles = self._router.profiles
+        return profile in profiles and bool(bounds_of(principal, profiles).through(profile).reaches)
 
     async def _line(self, principal: Principal, card: ToolCard) -> ToolLine:
         inventory = await take_inventory(self._router, principal)

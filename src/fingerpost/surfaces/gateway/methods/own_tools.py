@@ -9,20 +9,23 @@ from typing import Final, Protocol, cast
 from fingerpost.call import reread
 from fingerpost.call.arguments.scalars import read_as
 from fingerpost.call.names import NotFound, resolve
-from fingerpost.records import Json, JsonObject, Outcome, ToolCall
+from fingerpost.catalog.absence import server_away
+from fingerpost.records import Json, JsonObject, Outcome, ServerState, ServerStatus, ToolCall
 from fingerpost.router import Router
 from fingerpost.surfaces.gateway.exchange import ClientRequest, Exchange
 from fingerpost.surfaces.gateway.methods.context import UnknownTool, context_of
 from fingerpost.surfaces.gateway.methods.passage import LONGEST_INTENT
 from fingerpost.surfaces.gateway.methods.rendering import rendered
 from fingerpost.surfaces.gateway.offers import Offer, own
+from fingerpost.surfaces.gateway.offers.away import servers_away
 from fingerpost.surfaces.gateway.offers.describing import described
-from fingerpost.surfaces.gateway.offers.finding import NO_TOOLS, found, nothing, one_line
+from fingerpost.surfaces.gateway.offers.finding import found, later, no_tools, nothing, one_line
 
 USUAL_LIMIT: Final = 8
 LONGEST_REQUEST: Final = 8000
 LONGEST_ARGUMENTS: Final = 1024 * 1024
 _NAMED: Final = 20
+_LONGEST_REASON: Final = 200
 _OWN: Final = frozenset((own.FIND, own.DESCRIBE, own.READ))
 
 
@@ -61,10 +64,14 @@ class OwnTools:
             return _wrong("find_tools needs `request`: what is to be done, in plain words.")
         budget = self._settings.gateway.find_tokens
         servers = sorted({card.server for card in offer.view.visible.cards})
+        away = servers_away(self._router, offer, request.principal.name)
+        if isinstance(server, str) and server in away and server not in servers:
+            return nothing(_not_up(away[server]), budget=budget)
+        waiting = [name for name, status in away.items() if status.state is not ServerState.DISABLED]
         if not servers:
-            return nothing(NO_TOOLS, budget=budget)
+            return nothing(no_tools(later(waiting, budget=budget)), budget=budget)
         if server is not None and server not in servers:
-            return nothing(_no_server(server, servers), budget=budget)
+            return nothing(_no_server(server, servers, later(waiting, budget=budget)), budget=budget)
         limit = _limit(arguments.get("limit"))
         # A session of a client is no conversation of a person: each request is looked at by itself.
         narrowing = await self._router.narrow(
@@ -76,7 +83,8 @@ class OwnTools:
             server=cast("str | None", server),
             max_tools=limit,
         )
-        return found(narrowing, offer.view.visible, limit=limit, budget=budget)
+        meant = waiting if server is None else [name for name in waiting if name == server]
+        return found(narrowing, offer.view.visible, limit=limit, budget=budget, away=meant)
 
     # -- describe_tool ------------------------------------------------------------------------------
 
@@ -149,12 +157,19 @@ def _limit(given: Json) -> int:
     return min(max(given, 1), own.MOST_FOUND)
 
 
-def _no_server(server: Json, servers: list[str]) -> str:
+def _not_up(status: ServerStatus) -> str:
+    """Why nothing can be found on this server, in the words a call of one of its tools would get."""
+    away = server_away("", status)
+    assert away is not None
+    return f"The {one_line(away.reason.removeprefix('its '), _LONGEST_REASON)}. {away.fix}"
+
+
+def _no_server(server: Json, servers: list[str], hope: str) -> str:
     more = f" and {len(servers) - _NAMED} more" if len(servers) > _NAMED else ""
     named = ", ".join(one_line(name, 40) for name in servers[:_NAMED])
     return (
-        f"There is no server {one_line(str(server), 40)!r} here. There are: {named}{more}. "
-        "Leave `server` out to look at all of them."
+        f"There is no server {one_line(str(server), 40)!r} here. {hope}{' ' if hope else ''}"
+        f"There are: {named}{more}. Leave `server` out to look at all of them."
     )
 
 

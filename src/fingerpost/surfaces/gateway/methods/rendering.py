@@ -167,7 +167,14 @@ def _noted(result: JsonObject, outcome: Outcome) -> JsonObject:
     answered_by = outcome.metadata.get("answered_by")
     if answered_by is not None:
         meta["fingerpost/answered_by"] = answered_by
+        result = _with_word_of(answered_by, result)
     return {**result, _META: meta}
+
+
+def _with_word_of(stand_in: Json, result: JsonObject) -> JsonObject:
+    """The result, and whose it is where a model can read it: nobody shows it the notes."""
+    told = _text(f"[This is the answer of {stand_in}: the tool that was called failed.]")
+    return {**result, "content": [*_blocks(result), told]}
 
 
 def _text(text: str) -> dict[str, Any]:

@@ -36,6 +36,8 @@ NONE_SUITS: Final = (
 PERHAPS_NONE: Final = "It may need no tool: if you can, answer it yourself."
 NONE_NEEDED: Final = "This seems to need no tool: answer it yourself."
 NO_TOOLS: Final = "No tools are available here now. Say so, and that the servers may not be running."
+NO_TOOLS_YET: Final = "No tools are available here now."
+_NAMED_AWAY: Final = 5
 
 
 @frozen(kw_only=False)
@@ -63,9 +65,11 @@ class Found:
         return f"- {self.signature} [{self.effect}]" + (f"\n  {about}" if about else "")
 
 
-def found(narrowing: Narrowing, visible: Snapshot, *, limit: int, budget: int) -> JsonObject:
-    """The result of `find_tools`."""
-    note, candidates = _judged(narrowing, visible, limit)
+def found(
+    narrowing: Narrowing, visible: Snapshot, *, limit: int, budget: int, away: Sequence[str] = ()
+) -> JsonObject:
+    """The result of `find_tools`. Where nothing fits, it says that servers that are `away` might."""
+    note, candidates = _judged(narrowing, visible, limit, later(away, budget=budget))
     shown_tools: list[Found] = []
     for candidate in candidates:
         card = visible.get(candidate.tool)
@@ -85,15 +89,34 @@ def nothing(note: str, *, budget: int) -> JsonObject:
     return _result(clip(note, budget // 3), [])
 
 
-def _judged(narrowing: Narrowing, visible: Snapshot, limit: int) -> tuple[str, Sequence[Candidate]]:
+def no_tools(hope: str) -> str:
+    """What there is to say where there are no tools at all; `hope` is what `later` says."""
+    return f"{NO_TOOLS_YET} {hope}" if hope else NO_TOOLS
+
+
+def later(away: Sequence[str], *, budget: int) -> str:
+    """One sentence about servers that are not up, without their names where these take too much room."""
+    if not away:
+        return ""
+    count = "1 server is" if len(away) == 1 else f"{len(away)} servers are"
+    more = f" and {len(away) - _NAMED_AWAY} more" if len(away) > _NAMED_AWAY else ""
+    names = ", ".join(one_line(name, 40) for name in away[:_NAMED_AWAY])
+    told, end = f"{count} still connecting or down", "try again in a moment."
+    named = f"{told} ({names}{more}): {end}"
+    return named if count_tokens(named) <= budget // 6 else f"{told}: {end}"
+
+
+def _judged(
+    narrowing: Narrowing, visible: Snapshot, limit: int, hope: str
+) -> tuple[str, Sequence[Candidate]]:
     shortlist = narrowing.shortlist
     if not visible.cards:
-        return NO_TOOLS, ()
+        return no_tools(hope), ()
     offered = shortlist.offered[:limit]
     if shortlist.fit < DOUBTFUL_FIT or not offered:
         nearest = (offered or shortlist.candidates)[: min(limit, NEAREST)]
         needless = narrowing.need.verdict is NeedVerdict.NONE
-        note = NONE_NEEDED if needless else NONE_SUITS
+        note = NONE_NEEDED if needless else f"{NONE_SUITS} {hope}".rstrip()
         return (f"{note} The nearest, for all that:" if nearest else note), nearest
     if narrowing.need.verdict is NeedVerdict.NONE:
         return f"{CALL_ONE} {PERHAPS_NONE}", offered  # something does suit, and tools were asked for

@@ -1,0 +1,90 @@
+"""Waiting for servers that nobody has connected yet, on behalf of whoever needs them first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+import anyio
+
+from fingerpost.call import reread
+from fingerpost.call.names import NotFound, resolve
+from fingerpost.call.path import CallPath
+from fingerpost.catalog import Snapshot
+from fingerpost.errors import ServerUnavailable
+from fingerpost.records import CallContext, ServerState, ToolCall
+from fingerpost.servers import Servers
+
+
+class Arrivals:
+    """Connects servers when a request or a call comes that they may have the tools for."""
+
+    def __init__(
+        self,
+        servers: Servers,
+        calls: CallPath,
+        *,
+        tools: Callable[[], Snapshot],
+        patience: float,
+        request_waits: float,
+    ) -> None:
+        """`patience` is for one server, whichever it is; `request_waits` for all of them together."""
+        self._servers = servers
+        self._calls = calls
+        self._tools = tools
+        self._patience = patience
+        self._request_waits = request_waits
+        self._met = False  # whether a request has waited for servers that were still connecting
+        self._meeting = anyio.Lock()  # who asks meanwhile waits for the same servers
+        self._connecting = anyio.Lock()
+
+    async def connect_idle(self, server: str | None = None) -> bool:
+        """Connect those that nobody has begun to connect: all, or this one. Whether there were any.
+
+        A server that somebody else is connecting is not waited for: a gateway answers with those it has.
+        """
+        async with self._connecting:
+            names = [
+                status.name
+                for status in self._servers.statuses
+                if status.state is ServerState.IDLE and server in (None, status.name)
+            ]
+            if names:
+                self._servers.start(*names)
+                await self._servers.settled(timeout=self._request_waits)
+        return bool(names)
+
+    async def meet(self, server: str | None = None) -> None:
+        """The same, and the first request waits for those that somebody else is connecting as well."""
+        async with self._meeting:
+            if not await self.connect_idle(server) and not self._met:
+                await self._servers.settled(timeout=self._request_waits)
+            self._met = True
+
+    async def for_call(self, wish: ToolCall, context: CallContext) -> CallContext:
+        """Wait for the server whose tool this may be, within the call's time; the context has what is left.
+
+        That is the server which the name begins with, or any where it begins with none. A tool that is
+        known waits for nobody here.
+        """
+        found = resolve(wish, self._tools())
+        if not isinstance(found, NotFound) or found.ambiguous or wish.name == reread.NAME:
+            return context
+        began = anyio.current_time()
+        with anyio.move_on_after(math.inf if context.seconds is None else context.seconds):
+            away = self._calls.away(wish, context)
+            if away is None:
+                await self.connect_idle()
+            elif self._is_coming(away.server):
+                with suppress(ServerUnavailable):  # the call says so, in its own words
+                    await self._servers.ensure(away.server, timeout=self._patience)
+        if context.seconds is None:
+            return context
+        return replace(context, seconds=max(0.0, context.seconds - (anyio.current_time() - began)))
+
+    def _is_coming(self, server: str) -> bool:
+        """Whether it has not said yet what it offers, and may."""
+        coming = (ServerState.IDLE, ServerState.CONNECTING)
+        return any(status.name == server and status.state in coming for status in self._servers.statuses)
