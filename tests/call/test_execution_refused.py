@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import anyio
@@ -75,11 +74,15 @@ async def test_a_server_that_is_asked_too_often_did_not_run_it_and_is_left_alone
 
 @pytest.mark.parametrize("status", ["429 Too Many Requests", "503 Service Unavailable"])
 async def test_a_read_is_repeated_when_the_pause_is_over_that_the_server_asked_for(status: str):
-    answers: Iterator[Callable[[bytes], list[bytes]]] = iter(
-        [lambda _: [refusing(status, "1")], lambda body: [with_length(body)]]
-    )
+    asked = 0
+
+    def answer(body: bytes) -> list[bytes]:
+        nonlocal asked
+        asked += 1
+        return [refusing(status, "1") if asked == 1 else with_length(body)]
+
     async with (
-        raw_server(lambda body: next(answers)(body)) as (server, url),
+        raw_server(answer) as (server, url),
         bench(Server.http("raw", url, era="2025-11-25")) as running,
     ):
         execution = await running.run(a_call("raw/echo"))

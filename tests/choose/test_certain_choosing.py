@@ -135,6 +135,15 @@ def test_a_tool_named_outright_is_taken(narrower: Narrower):
     assert "names" in certain.reason
 
 
+@pytest.mark.parametrize("wish", ["use other/git_commit on /srv/app", "other__git_commit for /srv/app 'x'"])
+def test_a_namesake_is_not_taken_for_the_tool_of_a_server_that_is_not_here(narrower: Narrower, wish: str):
+    found = chosen(narrower, wish)
+    assert found.option is None
+    assert found.question is not None and "git/git_commit" in found.question.text
+    here = chosen(narrower, "use git/git_commit on /srv/app with message 'x'")
+    assert here.card is not None and here.card.key == "git/git_commit"
+
+
 def narrowed(request: str, *scores: tuple[str, float], fit: float = 0.8) -> Narrowing:
     """A narrowing with these tools offered: the borders of the rules are set by hand."""
     candidates = tuple(Candidate(tool=tool, score=score, offered=True) for tool, score in scores)

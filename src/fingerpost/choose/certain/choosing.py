@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import date
+from itertools import islice
 from typing import Final
 
 from fingerpost.catalog.words import singular, words
@@ -43,6 +44,7 @@ NOT_MEANT: Final = "no tool here seems to be meant for it"
 _SOLID: Final = frozenset(
     {EntityKind.PATH, EntityKind.URL, EntityKind.EMAIL, EntityKind.ID, EntityKind.QUOTED, EntityKind.TIME}
 )
+_QUALIFIED = re.compile(r"(?<![\w/.:-])([A-Za-z][\w-]{0,63})(?:/|__)([A-Za-z][\w-]{0,127})(?![\w/-])")
 _DEPRECATED = re.compile(r"\bdeprecated\b", re.IGNORECASE)
 _MEDIA_FILE = re.compile(
     r"\.(?:png|jpe?g|gif|svg|webp|bmp|tiff?|mp[34]|wav|flac|ogg|mov|avi|mkv|webm)$", re.IGNORECASE
@@ -96,6 +98,9 @@ def choose_tool(
 ) -> Certain:
     """The tool that is certainly meant for one need of the request; `cards` are those offered, by key."""
     options = _options(narrowing, cards, text, today, zone, need)
+    if namesakes := _namesakes(text, options):
+        reason = "the request names a tool of a server that is not here"
+        return _ask_which(namesakes, reason, narrowing.signals.language)
     if narrowing.need.verdict is NeedVerdict.NONE:
         return _anyway(options, narrowing)
     if not options:
@@ -139,6 +144,18 @@ def _named(narrowing: Narrowing, options: tuple[Option, ...]) -> Option | None:
     mentioned = {mention.name for mention in narrowing.signals.mentions if mention.kind == "tool"}
     named = [option for option in options if option.card.key in mentioned]
     return named[0] if len(named) == 1 else None
+
+
+def _namesakes(text: str, options: tuple[Option, ...]) -> list[Option]:
+    """Tools called like one that the request names together with its server, which has none of that name."""
+    named = {
+        (match[1].casefold(), match[2].casefold()) for match in islice(_QUALIFIED.finditer(text[:4000]), 100)
+    }
+    known = {(option.card.server.casefold(), option.card.name.casefold()): option for option in options}
+    if not named.isdisjoint(known):
+        return []
+    wanted = {name for _, name in named if "_" in name or "-" in name}  # `docs/fetch` may be a file
+    return [option for (_, name), option in known.items() if name in wanted]
 
 
 def _anyway(options: tuple[Option, ...], narrowing: Narrowing) -> Certain:
