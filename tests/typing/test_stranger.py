@@ -251,7 +251,7 @@ async def test_a_request_that_comes_while_servers_connect_waits_for_them_too(tmp
         sources.append((await router.route("What time is it in Tokyo right now?")).sources)
 
     async with Router([clock], settings=settings(tmp_path)) as router:
-        await router.narrow("hello")  # what narrows is loaded: now only the server takes its time
+        await router.settle(20)  # what narrows is loaded: now only the server takes its time
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask, router)
             await anyio.sleep(0.05)
