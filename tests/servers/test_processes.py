@@ -16,7 +16,7 @@ import pytest
 from fingerpost.records import ServerSpec, ServerState
 from fingerpost.servers import Server
 from fingerpost.servers.guard import Guard
-from fingerpost.servers.watchdog import watch
+from fingerpost.servers.watchdog import MARK, watch
 from fingerpost.testing import stdio_fault
 from tests.requirements import proves
 from tests.servers.support import PATIENCE, eventually, is_running, pool
@@ -142,6 +142,28 @@ def test_the_watchdog_kills_what_is_still_listed():
     unlisted.wait(PATIENCE)
 
 
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="the system does not show environments")
+def test_the_watchdog_kills_what_was_announced_and_never_reported():
+    stubborn = [sys.executable, "-c", "import time; time.sleep(600)"]
+    guard = Guard()
+    for mark in ("here", "gone"):
+        guard.expect(mark)
+    guard.forget("gone")
+    announced, over = (
+        subprocess.Popen(stubborn, start_new_session=True, env={**os.environ, MARK: mark})
+        for mark in ("here", "gone")
+    )
+    process = guard._process  # pyright: ignore[reportPrivateUsage] - as above
+    assert process is not None
+    assert process.stdin is not None
+    process.stdin.close()
+    assert announced.wait(PATIENCE) == -signal.SIGKILL
+    process.wait(PATIENCE)
+    assert over.poll() is None
+    over.kill()
+    over.wait(PATIENCE)
+
+
 def test_a_killed_watchdog_is_replaced_by_one_that_knows_everything():
     guard = Guard()
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
@@ -164,11 +186,12 @@ def test_a_killed_watchdog_is_replaced_by_one_that_knows_everything():
 
 
 def test_the_watchdog_ignores_lines_it_does_not_understand():
-    assert watch([b"+12\n", b"+x\n", b"\n", b"-12\n", b"+1\n", b"+0\n", b"+34\n", b"?"]) == {34}
+    assert watch([b"+12\n", b"+x\n", b"\n", b"-12\n", b"+1\n", b"+0\n", b"+34\n", b"?"]) == ({34}, set())
+    assert watch([b"?ab\n", b"?cd\n", b"!ab\n", b"?../x\n", b"-cd\n"]) == (set(), {"cd"})
 
 
 def test_our_own_process_group_is_never_at_risk():
-    assert os.getpgrp() not in watch([b"+-1\n", b"+0\n", b"+1\n"])
+    assert os.getpgrp() not in watch([b"+-1\n", b"+0\n", b"+1\n"])[0]
 
 
 async def test_a_missing_program_is_named_whatever_the_event_loop_says():

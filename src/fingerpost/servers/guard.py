@@ -1,7 +1,7 @@
 """Our side of the watchdog: tells it which process groups live.
 
-One watchdog serves the whole process. It is started with the first stdio
-server and needs no stopping: it ends when we do.
+One watchdog serves the whole process. It is started before the first stdio
+server or command and needs no stopping: it ends when we do.
 """
 
 from __future__ import annotations
@@ -24,7 +24,25 @@ class Guard:
         self._lock = Lock()
         self._owner = 0
         self._groups: set[int] = set()
+        self._marks: set[str] = set()
         self._process: subprocess.Popen[bytes] | None = None
+
+    def begin(self) -> None:
+        """Have a watchdog. What is started before there is one would outlive us if we were killed meanwhile."""
+        with self._lock:
+            self._tell(b"")
+
+    def expect(self, mark: str) -> None:
+        """From now on whatever carries this mark dies with us, also before anybody knows its number."""
+        with self._lock:
+            self._marks.add(mark)
+            self._tell(b"?%s\n" % mark.encode())
+
+    def forget(self, mark: str) -> None:
+        """Nothing that carries this mark is left."""
+        with self._lock:
+            self._marks.discard(mark)
+            self._tell(b"!%s\n" % mark.encode())
 
     def add(self, group: int) -> None:
         """From now on this group dies with us."""
@@ -45,13 +63,16 @@ class Guard:
         if self._process is not None:
             try:
                 cast("IO[bytes]", self._process.stdin).write(line)
-            except BrokenPipeError:
-                self._process = None  # somebody killed the watchdog; the next one hears the whole list
+            except (BrokenPipeError, ValueError):
+                self._process = None  # it was killed, or let go of; the next one hears the whole list
         if self._process is None:
             self._process = self._start()
             self._owner = os.getpid()
             atexit.register(_let_go, self._process)
-            everything = b"".join(b"+%d\n" % group for group in sorted(self._groups))
+            everything = b"".join(
+                [b"+%d\n" % group for group in sorted(self._groups)]
+                + [b"?%s\n" % mark.encode() for mark in sorted(self._marks)]
+            )
             cast("IO[bytes]", self._process.stdin).write(everything)
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -66,8 +87,9 @@ class Guard:
 
 
 def _let_go(process: subprocess.Popen[bytes]) -> None:
-    """It outlives us on purpose: nobody is to be warned that it still runs."""
+    """It outlives us on purpose: nobody is to be warned that it still runs, or that its pipe is open."""
     process.returncode = 0
+    cast("IO[bytes]", process.stdin).close()
 
 
 guard = Guard()

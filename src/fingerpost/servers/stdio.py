@@ -54,6 +54,7 @@ async def stdio_transport(
     spec: ServerSpec, limits: LimitSettings, lifeline: Lifeline, *, opened: Callable[[Child], None]
 ) -> AsyncGenerator[Streams]:
     """Start the program; stop it and everything it started at the end."""
+    await anyio.to_thread.run_sync(guard.begin)
     process = await spawn(spec)
     child = Child(spec, process, limits, lifeline)
     opened(child)

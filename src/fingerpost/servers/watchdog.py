@@ -1,8 +1,10 @@
 """The last resort against orphans: a tiny process that outlives us by a moment.
 
 It reads lines from a pipe whose other end only Fingerpost holds: `+123` when
-process group 123 was started, `-123` when it is gone. When Fingerpost ends,
-however it ends, the kernel closes the pipe; whatever is still listed is killed.
+process group 123 was started, `-123` when it is gone; `?abc` when something with
+the mark abc in its environment is about to be started, `!abc` when all of that is
+gone. When Fingerpost ends, however it ends, the kernel closes the pipe; whatever
+is still listed is killed.
 
 Run as a bare program (`python -I -S watchdog.py`), so it imports nothing of ours.
 """
@@ -13,15 +15,20 @@ import signal
 import sys
 from collections.abc import Iterable
 
+MARK = "FINGERPOST_COMMAND"  # in the environment of a command, and so of whatever it starts
 
-def watch(lines: "Iterable[bytes]") -> set[int]:
-    """Follow the lines to their end. Returns the groups that were never reported gone."""
+
+def watch(lines: "Iterable[bytes]") -> "tuple[set[int], set[str]]":
+    """Follow the lines to their end. Returns the groups and marks that were never reported gone."""
     groups: set[int] = set()
+    marks: set[str] = set()
     for line in lines:
-        sign, number = line[:1], line[1:].strip()
-        if number.isdigit() and int(number) > 1:
-            (groups.add if sign == b"+" else groups.discard)(int(number))
-    return groups
+        sign, told = line[:1], line[1:].strip()
+        if sign in b"?!" and told.isalnum():
+            (marks.add if sign == b"?" else marks.discard)(told.decode())
+        elif sign in b"+-" and told.isdigit() and int(told) > 1:
+            (groups.add if sign == b"+" else groups.discard)(int(told))
+    return groups, marks
 
 
 def kin(ancestor: int) -> "dict[int, str]":
@@ -50,6 +57,26 @@ def end_kin(known: "dict[int, str]") -> None:
                 os.kill(process, signal.SIGKILL)
 
 
+def end_marked(mark: str) -> None:
+    """Kill what has this mark, wherever it went: also what made itself a session of its own. Linux only."""
+    wanted = f"{MARK}={mark}".encode()
+    for _ in range(3):  # one that was just being started is seen the next time
+        marked = [process for process in _processes() if process != os.getpid() and _has(process, wanted)]
+        if not marked:
+            return
+        for process in marked:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(process, signal.SIGKILL)
+
+
+def _has(process: int, wanted: bytes) -> bool:
+    try:
+        with open(f"/proc/{process}/environ", "rb") as file:  # noqa: PTH123 - starts quicker
+            return wanted in file.read().split(b"\0")
+    except OSError:  # gone, or somebody else's
+        return False
+
+
 def _processes() -> "list[int]":
     try:
         return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - starts quicker
@@ -72,11 +99,14 @@ def main() -> None:
     # Ctrl-C in the terminal reaches the whole foreground group; our work comes after that, not at it.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    for group in watch(sys.stdin.buffer):
+    groups, marks = watch(sys.stdin.buffer)
+    for group in groups:
         below = kin(group)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
         end_kin(below)
+    for mark in marks:
+        end_marked(mark)
 
 
 if __name__ == "__main__":

@@ -213,21 +213,16 @@ anyio.run(main)
 
 
 @proves("U4")
-async def test_killing_fingerpost_ends_its_commands(folder: Path):
-    (folder / "sleeper.py").write_text(
-        "import os, time; open('pids', 'w').write(str(os.getpid())); time.sleep(1000)"
-    )
+async def test_killing_fingerpost_ends_its_commands_and_what_left_them(folder: Path, family: Path):
     program = folder.parent / "holding.py"
     program.write_text(HOLDING)
-    command = [*warm.python(), str(program), str(folder), f"{PYTHON} sleeper.py"]
+    command = [*warm.python(), str(program), str(folder), f"{PYTHON} family.py 1000"]
     holder = await anyio.open_process(command, stdout=subprocess.DEVNULL)
     try:
-        pids = folder / "pids"
-        await until(lambda: pids.exists() and pids.read_text().isdigit())
-        number = int(pids.read_text())
-        assert lives(number)
+        await until(family.exists)
+        assert all(map(lives, map(int, family.read_text().split())))
         os.kill(holder.pid, signal.SIGKILL)
-        await until(lambda: not lives(number))
+        await nothing_left(family)
     finally:
         if holder.returncode is None:
             holder.kill()

@@ -15,12 +15,13 @@ import anyio.to_thread
 from anyio.abc import ByteReceiveStream, Process
 
 from fingerpost.builtin.kit import ToolRefused
-from fingerpost.builtin.workspace.commands.ending import MARK, end
+from fingerpost.builtin.workspace.commands.ending import end
 from fingerpost.builtin.workspace.ground import Ground
 from fingerpost.records import ServerSpec
 from fingerpost.servers.guard import guard
 from fingerpost.servers.process import exits_within, how_it_ended, spawn
 from fingerpost.servers.ring import Ring
+from fingerpost.servers.watchdog import MARK
 
 # Beyond what every child process of ours gets: no secret has a name like these.
 _PASSED_ON: Final = ("LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
@@ -61,6 +62,14 @@ class Running:
             self.over.set()
 
     async def _run(self, ground: Ground, started: Callable[[], None]) -> None:
+        try:
+            await anyio.to_thread.run_sync(guard.expect, self.mark)  # killed in the next line, it dies with us
+            await self._run_expected(ground, started)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(guard.forget, self.mark)
+
+    async def _run_expected(self, ground: Ground, started: Callable[[], None]) -> None:
         folder = await anyio.to_thread.run_sync(_open_folder, ground, self.folder)
         try:
             spec = self._spec(ground, folder)
