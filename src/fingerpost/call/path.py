@@ -300,17 +300,23 @@ class CallPath:
     ) -> Pending:
         """A person's word on a waiting call. Edited arguments must fit the tool's schema as any others."""
         edited = None
-        if edited_arguments is not None:
-            pending = await self.approvals.get(pending_id)
-            card = self._catalog.snapshot.get(pending.tool) if pending is not None else None
-            if pending is None or card is None:
-                message = f"{pending_id} cannot be edited: its tool is not available now"
-                raise CallError(message, hint="approve or reject it as it is")
-            edited = edited_call(card, pending, edited_arguments, repair=self._settings.flags.argument_repair)
+        if edited_arguments is not None and (pending := await self.approvals.get(pending_id)) is not None:
+            edited = self.edited(pending, edited_arguments)
         scope = "conversation" if for_conversation else "once"
         return await self.approvals.decide(
             pending_id, decision, by=by, reason=reason, edited=edited, scope=scope
         )
+
+    def edited(self, pending: Pending, arguments: JsonObject) -> Call:
+        """The waiting call as a person wants it, which may do something else to the world.
+
+        Raises `CallError`.
+        """
+        card = self._catalog.snapshot.get(pending.tool)
+        if card is None:
+            message = f"{pending.pending_id} cannot be edited: its tool is not available now"
+            raise CallError(message, hint="approve or reject it as it is")
+        return edited_call(card, pending, arguments, repair=self._settings.flags.argument_repair)
 
     async def resume(self, pending_id: str, context: CallContext, passage: Passage | None = None) -> Outcome:
         """Go on with a call that waited for a person: run it, or say what became of it."""

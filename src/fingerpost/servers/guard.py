@@ -28,7 +28,7 @@ class Guard:
         self._process: subprocess.Popen[bytes] | None = None
 
     def begin(self) -> None:
-        """Have a watchdog. What is started before there is one would outlive us if we were killed meanwhile."""
+        """Have a watchdog: what is started before there is one could outlive us."""
         with self._lock:
             self._tell(b"")
 

@@ -59,8 +59,12 @@ async def until(holds: Callable[[], bool]) -> None:
             await anyio.sleep(0.02)
 
 
+def pids_in(file: Path) -> list[int]:
+    return [int(each) for each in file.read_text().split()]
+
+
 async def nothing_left(pids: Path) -> None:
-    numbers = [int(each) for each in (await anyio.Path(pids).read_text()).split()]
+    numbers = pids_in(pids)
     await until(lambda: not any(map(lives, numbers)))
 
 
@@ -220,7 +224,7 @@ async def test_killing_fingerpost_ends_its_commands_and_what_left_them(folder: P
     holder = await anyio.open_process(command, stdout=subprocess.DEVNULL)
     try:
         await until(family.exists)
-        assert all(map(lives, map(int, family.read_text().split())))
+        assert all(map(lives, pids_in(family)))
         os.kill(holder.pid, signal.SIGKILL)
         await nothing_left(family)
     finally:

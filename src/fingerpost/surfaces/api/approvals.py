@@ -9,8 +9,6 @@ import anyio.to_thread
 from pydantic import Field
 
 from fingerpost.call.approvals import Settled
-from fingerpost.call.making import edited_call
-from fingerpost.errors import CallError
 from fingerpost.events import CallRuled, PacketReceived
 from fingerpost.frozen import frozen
 from fingerpost.records import Call, Decision, Json, JsonObject, Pending, Principal, Right, utc_now
@@ -202,13 +200,7 @@ class Inbox:
         return Decided(approval=view, stood=stood, resumed=resumed, note=note)
 
     def _edited(self, principal: Principal, pending: Pending, arguments: JsonObject) -> Call:
-        """The call as a person wants it, which may do something else to the world than the one that waits."""
-        card = self._router.tools.get(pending.tool)
-        if card is None:
-            message = f"{pending.pending_id} cannot be edited: its tool is not available now"
-            raise CallError(message, hint="approve or reject it as it is")
-        repair = self._router.settings.flags.argument_repair
-        edited = edited_call(card, pending, arguments, repair=repair)
+        edited = self._router.calls.edited(pending, arguments)
         if not bounds_of(principal, self._router.profiles).hold_call(edited.tool, edited.effect):
             raise Problem(403, "You may not approve this", _OUTSIDE)
         return edited

@@ -7,29 +7,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from fingerpost.frozen import frozen
 from fingerpost.surfaces.cli.commands import repeatable
 from fingerpost.surfaces.cli.options import house_options
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from fingerpost.call.approvals import Approvals
-    from fingerpost.records import Decision, Pending
+    from fingerpost.call.approvals import Approvals, Settled
+    from fingerpost.records import Pending
     from fingerpost.settings import Settings
     from fingerpost.store import Store
 
 R = TypeVar("R")
 
 NOT_WAITING = 1
-
-
-@frozen(kw_only=False)
-class Settled:
-    """How a call stands after somebody had their say, and whether it waited until then."""
-
-    standing: Pending | None
-    waited: bool
 
 
 @click.group(invoke_without_command=True)
@@ -96,13 +87,12 @@ def approve(
     by = _person()
     scope = "conversation" if for_conversation else "once"
 
-    async def work(kept: Approvals) -> Settled:
+    async def work(kept: Approvals) -> Settled | None:
         return await _settle(
-            kept, pending_id, lambda _: kept.decide(pending_id, Decision.APPROVED, by=by, scope=scope)
+            kept, pending_id, lambda _: kept.settle(pending_id, Decision.APPROVED, by=by, scope=scope)
         )
 
-    settled = _ask_store(config, servers, work)
-    return _report(pending_id, settled, Decision.APPROVED, by, as_json=as_json)
+    return _report(pending_id, _ask_store(config, servers, work), as_json=as_json)
 
 
 @approvals.command()
@@ -122,13 +112,12 @@ def reject(
 
     by = _person()
 
-    async def work(kept: Approvals) -> Settled:
+    async def work(kept: Approvals) -> Settled | None:
         return await _settle(
-            kept, pending_id, lambda _: kept.decide(pending_id, Decision.REJECTED, by=by, reason=reason)
+            kept, pending_id, lambda _: kept.settle(pending_id, Decision.REJECTED, by=by, reason=reason)
         )
 
-    settled = _ask_store(config, servers, work)
-    return _report(pending_id, settled, Decision.REJECTED, by, as_json=as_json)
+    return _report(pending_id, _ask_store(config, servers, work), as_json=as_json)
 
 
 @approvals.command()
@@ -157,20 +146,20 @@ def edit(
     loaded = read_settings(Asked(config, servers, as_json))
     by = _person()
 
-    async def work() -> Settled:
+    async def work() -> Settled | None:
         async with open_router(loaded) as router:
+            kept = router.calls.approvals
 
-            async def decide(pending: Pending) -> Pending:
+            async def settle(pending: Pending) -> Settled:
                 await connect(router, pending.tool.partition("/")[0])
-                return await router.calls.decide(
-                    pending_id, Decision.APPROVED, by=by, edited_arguments={**pending.arguments, **changed}
-                )
+                edited = router.calls.edited(pending, {**pending.arguments, **changed})
+                return await kept.settle(pending_id, Decision.APPROVED, by=by, edited=edited)
 
-            settled = await _settle(router.calls.approvals, pending_id, decide)
+            settled = await _settle(kept, pending_id, settle)
             await router.store.journal.flush()
             return settled
 
-    return _report(pending_id, run(work), Decision.APPROVED, by, as_json=as_json)
+    return _report(pending_id, run(work), as_json=as_json)
 
 
 def _ask_store(
@@ -190,15 +179,18 @@ def _ask_store(
 
 
 async def _settle(
-    kept: Approvals, pending_id: str, decide: Callable[[Pending], Awaitable[Pending]]
-) -> Settled:
-    """Decide the call if it still waits; say how it stands in any case."""
+    kept: Approvals, pending_id: str, settle: Callable[[Pending], Awaitable[Settled]]
+) -> Settled | None:
+    """Decide the call if it still waits; say how it stands in any case. None: there is none."""
+    from fingerpost.call.approvals import Settled
     from fingerpost.records import Decision
 
     pending = await kept.get(pending_id)
-    if pending is None or pending.decision is not Decision.WAITING:
-        return Settled(pending, waited=False)
-    return Settled(await decide(pending), waited=True)
+    if pending is None:
+        return None
+    if pending.decision is not Decision.WAITING:
+        return Settled(standing=pending, stood=False)
+    return await settle(pending)
 
 
 def _person() -> str:
@@ -213,15 +205,14 @@ def _unknown(pending_id: str) -> int:
     return NOT_WAITING
 
 
-def _report(pending_id: str, settled: Settled, wanted: Decision, by: str, *, as_json: bool) -> int:
+def _report(pending_id: str, settled: Settled | None, *, as_json: bool) -> int:
     """Say what stands, which is not what was wanted when somebody, or the clock, was faster."""
     from fingerpost.records import Decision
     from fingerpost.surfaces.cli.screen import plain, print_json
 
-    standing = settled.standing
-    if standing is None:
+    if settled is None:
         return _unknown(pending_id)
-    mine = settled.waited and (standing.decision, standing.decided_by) == (wanted, by)
+    standing, mine = settled.standing, settled.stood
     if as_json:
         print_json(_plain(standing))
     elif standing.decision is Decision.EXPIRED:

@@ -63,7 +63,7 @@ class Running:
 
     async def _run(self, ground: Ground, started: Callable[[], None]) -> None:
         try:
-            await anyio.to_thread.run_sync(guard.expect, self.mark)  # killed in the next line, it dies with us
+            await anyio.to_thread.run_sync(guard.expect, self.mark)  # in case we are killed next
             await self._run_expected(ground, started)
         finally:
             with anyio.CancelScope(shield=True):
