@@ -99,6 +99,8 @@ class Program:
     def writes(self) -> list[dict[str, Any]]:
         """Arguments of every call that reached the real file server, in order."""
         wire = self.folder / "files.wire"
+        if not wire.exists():  # it has not been started yet
+            return []
         told = [json.loads(line) for line in wire.read_text(encoding="utf-8").splitlines()]
         return [one["params"]["arguments"] for one in told if one.get("method") == "tools/call"]
 
