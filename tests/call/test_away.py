@@ -114,6 +114,16 @@ async def test_outside_of_a_callers_scope_it_never_was(tmp_path: Path, name: str
 
 
 @proves("G3")
+async def test_a_server_that_a_rule_keeps_from_a_caller_is_not_named_to_them(tmp_path: Path) -> None:
+    rule = {"verdict": "deny", "server": "gone", "caller": "guest"}
+    async with opened(tmp_path, GONE, policy=[rule]) as router:
+        assert (await call(router, "gone/look", caller="friend")).error is ErrorKind.UNAVAILABLE
+        outcome = await call(router, "gone/look", caller="guest")
+        assert outcome.error is ErrorKind.TOOL_NOT_FOUND
+        assert "not available" not in outcome.content + outcome.advice
+
+
+@proves("G3")
 async def test_inside_of_a_callers_scope_they_hear_why(tmp_path: Path) -> None:
     async with opened(tmp_path, GONE, tools=OFF) as router:
         for name in ("notes/read", "gone/look"):

@@ -28,6 +28,7 @@ from fingerpost.call.progress import Progress
 from fingerpost.call.rounds import Rounds
 from fingerpost.call.scopes import bounded_by, within
 from fingerpost.call.under_way import UnderWay
+from fingerpost.call.unseen import may_have_any
 from fingerpost.catalog import Absence, Catalog
 from fingerpost.errors import CallError, LimitReached, StoreError
 from fingerpost.events import (
@@ -234,11 +235,13 @@ class CallPath:
             return None
         scopes = bounded_by(context.scopes, context.profile, self._bounds)
         card = self._catalog.away.get(away.tool)
-        if card is None:  # nobody has seen its definition
-            theirs = any(within(scopes, away.server, away.tool, one) for one in away.effects)
-        else:
-            theirs = not hidden_tools(
-                self._rules, (card,), caller=context.caller, profile=context.profile, scopes=scopes
+        rules, caller, profile = self._rules, context.caller, context.profile
+        if card is not None:
+            theirs = not hidden_tools(rules, (card,), caller=caller, profile=profile, scopes=scopes)
+        else:  # nobody has seen its definition
+            reached = any(within(scopes, away.server, away.tool, one) for one in away.effects)
+            theirs = reached and may_have_any(
+                rules, away.server, caller=caller, profile=profile, scopes=scopes
             )
         return away if theirs else None
 
