@@ -29,7 +29,8 @@ class Terminal:
     def __init__(self, person: Person, *arguments: str, early: str = "", **extra: str) -> None:
         self._own, other = pty.openpty()
         self.presses(early)
-        self.shown = ""
+        self.shown = ""  # since the last `until`
+        self.everything = ""  # shown from the start, with its colours
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a sign may arrive in two reads
         self.process = subprocess.Popen(
             person.command(*arguments),
@@ -108,5 +109,7 @@ class Terminal:
             data = os.read(self._own, 65_536)
         except OSError:  # the other end is closed
             return False
-        self.shown += self._decoder.decode(data)
+        text = self._decoder.decode(data)
+        self.shown += text
+        self.everything += text
         return bool(data)

@@ -41,9 +41,10 @@ def talks(person: Person, **extra: str) -> str:
     with Terminal(person, "chat", "--mode", "react", **extra) as terminal:
         terminal.types("hello")
         terminal.until("error")
+        terminal.until("› ")  # pressed before, it would reach nobody
         terminal.ends_input()
         terminal.end()
-    return terminal.shown
+    return terminal.everything
 
 
 @proves("H19")

@@ -7,6 +7,7 @@ interpreter. It ends, and all its commands with it, when its input ends.
 
 from __future__ import annotations
 
+import atexit
 import builtins
 import gc
 import importlib
@@ -18,6 +19,7 @@ import selectors
 import signal
 import socket
 import sys
+import threading
 import time
 import warnings
 from contextlib import suppress
@@ -29,6 +31,7 @@ from typing import Any, Final, Literal, TextIO, cast
 STREAMS: Final = 3
 FIRST: Final = 4  # bytes that say how long a wish is
 PATIENCE: Final = 10.0  # seconds for a wish that was begun
+UNREAD: Final = 120  # how the interpreter ends when its last words cannot be written
 LOADED: Final = (  # what commands load only when they run; nothing here starts a thread
     "anyio._backends._asyncio",
     "fingerpost.router.answerer",
@@ -258,6 +261,24 @@ def run_python(arguments: list[str]) -> None:
         runpy.run_path(arguments[0], run_name="__main__")
 
 
+def end_quickly(code: str | int | None) -> None:
+    """End as the interpreter does, but leave what we loaded to the system.
+
+    Taking apart what all commands share takes longer than most of them run.
+    """
+    if isinstance(code, str):
+        sys.stderr.write(f"{code}\n")
+        code = 1
+    cast("Any", threading)._shutdown()
+    cast("Any", atexit)._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):  # nobody reads it any more
+        code = code or UNREAD
+    os._exit(code or 0)
+
+
 def main() -> None:
     sys.path.pop(0)  # the folder of this file, where a command would not look
     zygote = Zygote(sys.argv[1])
@@ -266,7 +287,12 @@ def main() -> None:
     wish = zygote.next_command()
     if wish is not None:
         become(wish)
-        run(wish)
+        try:
+            run(wish)
+        except SystemExit as end:
+            end_quickly(end.code)
+        else:
+            end_quickly(None)
 
 
 if __name__ == "__main__":
