@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Generator, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from blockbuster import BlockBuster
 from hypothesis import HealthCheck, settings
 
+from tests.servers.certificates import CertificateAuthority
 from tests.warm import Zygote
 
 # A third of hypothesis's own number: there are many property tests, and each run draws other examples.
@@ -30,8 +33,11 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
     """One zygote for all workers: they find it in the environment they inherit."""
     if hasattr(config, "workerinput"):
         return (yield)
-    with Zygote():
-        return (yield)
+    with TemporaryDirectory(prefix="trusted-") as folder:
+        # Reading all that a machine trusts takes 50 ms, for every client of every program that has one.
+        os.environ["SSL_CERT_FILE"] = str(CertificateAuthority(Path(folder)).file)
+        with Zygote():
+            return (yield)
 
 
 @pytest.fixture
@@ -39,7 +45,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="session", autouse=True)
 def no_blocking_calls() -> Iterator[None]:
     """A blocking call (file, sleep, socket) made by our code on the event loop fails the test."""
     guard = BlockBuster(scanned_modules=["fingerpost"])

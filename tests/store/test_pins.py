@@ -78,12 +78,14 @@ async def test_what_one_process_accepts_the_others_offer_again(url: str) -> None
 @proves("H4", "F24")
 async def test_accepting_another_definition_than_ours_holds_ours_back(url: str) -> None:
     ours, theirs, facts = tool_server("shop", [OLD]), tool_server("shop", [NEW]), MemorySink()
-    async with process(url, ours, facts) as gateway, process(url, theirs) as other:
-        (held,) = other.catalog.quarantined
-        await other.accept(KEY, by="dana", fingerprint=held.card.fingerprint)
-        await eventually(lambda: bool(gateway.catalog.quarantined))
-        assert gateway.tools.get(KEY) is None
-        assert [fact.tool for fact in facts.events if isinstance(fact, ToolQuarantined)] == [KEY]
+    async with process(url, ours, facts) as gateway:
+        await stored(gateway.store)
+        async with process(url, theirs) as other:
+            (held,) = other.catalog.quarantined
+            await other.accept(KEY, by="dana", fingerprint=held.card.fingerprint)
+            await eventually(lambda: bool(gateway.catalog.quarantined))
+            assert gateway.tools.get(KEY) is None
+            assert [fact.tool for fact in facts.events if isinstance(fact, ToolQuarantined)] == [KEY]
 
 
 @proves("H4", "F24")

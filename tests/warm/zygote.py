@@ -11,7 +11,7 @@ import atexit
 import builtins
 import gc
 import importlib
-import json
+import marshal
 import os
 import pkgutil
 import runpy
@@ -203,7 +203,7 @@ def _read(line: socket.socket) -> Wish:
             raise ValueError("the wish ended in the middle")
         body += piece
     line.settimeout(None)
-    told: dict[str, Any] = json.loads(body)
+    told: dict[str, Any] = marshal.loads(body)
     return Wish(told["program"], told["arguments"], told["folder"], told["environment"], list(streams))
 
 
