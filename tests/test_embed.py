@@ -19,7 +19,7 @@ from fingerpost import Settings
 from fingerpost.embed import Embedded
 from fingerpost.errors import ConfigError, FingerpostError, LimitReached, UnknownServer
 from fingerpost.llm import ModelRequest
-from fingerpost.records import ErrorKind, RouteOutcome, ServerState
+from fingerpost.records import Approval, Decision, ErrorKind, RouteOutcome, ServerState
 from fingerpost.testing import HANG, ScriptedModel, ToolServer, calls, tool_server
 from tests.requirements import proves
 
@@ -172,6 +172,19 @@ def test_a_dangerous_call_waits_for_a_person_and_goes_on(tmp_path: Path):
         assert outcome.pending_id is not None
         assert fingerpost.resume_call(outcome.pending_id).error is ErrorKind.AUTHORIZATION_REQUIRED
     assert notes.calls == [("delete_note", {"name": "plan.md"})]
+
+
+@proves("E8", "C6")
+def test_a_call_that_waited_goes_on_in_another_process(tmp_path: Path):
+    embedded, _ = desk(tmp_path, [])
+    with embedded as fingerpost:
+        asked = fingerpost.call("notes/delete_note", {"name": "old.md"})
+        assert asked.pending_id is not None
+    embedded, notes = desk(tmp_path, [])
+    with embedded as later:
+        later.decide(Approval(pending_id=asked.pending_id, decision=Decision.APPROVED, by="dana"))
+        assert later.resume_call(asked.pending_id).success  # nobody has connected the server here
+    assert notes.calls == [("delete_note", {"name": "old.md"})]
 
 
 @proves("E8", "W8")

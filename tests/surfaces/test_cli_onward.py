@@ -120,6 +120,16 @@ def test_a_call_outside_of_a_profile_names_the_profile_and_no_rule(clerk: Person
     assert clerk.runs(*show).returncode == 0
 
 
+@proves("H21", "F42")
+def test_what_an_error_says_to_run_works_as_it_is_printed(clerk: Person) -> None:
+    clerk.has("gone", command="no-such-program")
+    failed = clerk.runs("ask", "look at my note", "--server", "gone")
+    assert failed.returncode == 3
+    (doctor,) = told(failed.stderr)
+    assert doctor == ["doctor", "--servers", str(clerk.home / "mcp.json")]
+    assert "gone" in clerk.runs(*doctor).stdout
+
+
 def test_a_pin_is_forgotten_without_any_server(clerk: Person) -> None:
     clerk.runs("tools")
     clerk.servers.clear()  # no --servers from here on

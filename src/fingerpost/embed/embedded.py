@@ -21,7 +21,6 @@ from fingerpost.embed.agent import EmbeddedAgent
 from fingerpost.embed.thread import LoopThread
 from fingerpost.embed.work import Work, closed
 from fingerpost.errors import ConfigError
-from fingerpost.records import CallContext, new_id
 from fingerpost.router import Router
 from fingerpost.router.agent import Agent, AgentMode
 from fingerpost.settings import Settings, load
@@ -165,8 +164,7 @@ class Embedded:
 
     def resume_call(self, pending_id: str, *, timeout: float | None = None) -> Outcome:
         """Go on with a call that waited for a person, where `call` was asked and not `ask`."""
-        context = CallContext(call_id=new_id("cal"))
-        return self._run(lambda: self.router.calls.resume(pending_id, context), timeout)
+        return self._run(lambda: self.router.resume_call(pending_id), timeout)
 
     def agent(
         self,

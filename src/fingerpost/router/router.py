@@ -396,7 +396,7 @@ class Router:
         """Call a tool through the whole path. Whatever happens comes back as an `Outcome`.
 
         A call that needs a person comes back with a `pending_id`; after
-        `router.calls.decide`, `router.calls.resume` goes on with it. A server that is not connected
+        `router.calls.decide`, `resume_call` goes on with it. A server that is not connected
         yet is connected first, in the call's time. Raises where the router is closed, before or meanwhile,
         and where the arguments are no JSON object.
         """
@@ -413,6 +413,19 @@ class Router:
             context.get("request", ""), outcome, context.get("conversation"), caller=context.get("caller")
         )
         return outcome
+
+    async def resume_call(self, pending_id: str) -> Outcome:
+        """Go on with a call that waited for a person: run it, or say what became of it.
+
+        A server that is not connected yet is connected first: it may have been asked for in another process.
+        """
+        self._check_open()
+        async with self._request():
+            context = CallContext(call_id=new_id("cal"))
+            if (pending := await self.calls.approvals.get(pending_id)) is not None:
+                wish = ToolCall(name=pending.tool, arguments=pending.arguments)
+                context = await self._arrivals.for_call(wish, context)
+            return await self.calls.resume(pending_id, context)
 
     def learn(
         self, request: str, outcome: Outcome, conversation: str | None, *, caller: str | None = None

@@ -174,7 +174,7 @@ class Chat:
 def _explain(error: FingerpostError) -> None:
     click.echo(styled("error: ", fg="red", bold=True) + plain(str(error)), err=True)
     if error.hint:
-        click.echo(styled("  fix: ", fg="green") + plain(error.hint), err=True)
+        click.echo(styled("  fix: ", fg="green") + plain(repeatable(error.hint)), err=True)
 
 
 def _is_kept(route: Route) -> bool:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
+
+from fingerpost.errors import FingerpostError
+from fingerpost.surfaces.cli.commands import repeatable
 
 Command = Callable[..., Any]
 
@@ -32,6 +36,7 @@ def profile_option(command: Command) -> Command:
 
 def house_options(command: Command) -> Command:
     """`--config`, `--servers` and `--json`, the same everywhere."""
+    command = _advising(command)
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print JSON for programs instead of tables."),
         click.option(
@@ -49,3 +54,17 @@ def house_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
+
+
+def _advising(command: Command) -> Command:
+    """What an error says to run next gets the files that this command was given."""
+
+    @wraps(command)
+    def advised(*args: Any, **options: Any) -> Any:
+        try:
+            return command(*args, **options)
+        except FingerpostError as error:
+            error.hint = error.hint and repeatable(error.hint)
+            raise
+
+    return advised
