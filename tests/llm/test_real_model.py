@@ -159,9 +159,9 @@ async def test_a_prompt_beyond_the_window_is_refused(llama: str, streamed: bool)
 
 @proves("W5")
 async def test_a_reply_that_takes_too_long_is_a_timeout_and_the_server_is_free_again(llama: str):
-    async with chatting(llama, timeout=0.5) as chat:
+    async with chatting(llama, timeout=0.2) as chat:
         # Where nothing streams, this server writes on to the end before it looks whether anybody is there.
-        for on_text, tokens in ((None, 400), (unheard, ENDLESS)):
+        for on_text, tokens in ((None, 150), (unheard, ENDLESS)):
             with pytest.raises(ModelTimeout):
                 await chat.complete(ask("Tell a very long story.", tokens=tokens), on_text=on_text)
             await idle(llama)
