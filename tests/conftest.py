@@ -35,7 +35,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
         return (yield)
     with TemporaryDirectory(prefix="trusted-") as folder:
         # Reading all that a machine trusts takes 50 ms, for every client of every program that has one.
-        os.environ["SSL_CERT_FILE"] = str(CertificateAuthority(Path(folder)).file)
+        os.environ["SSL_CERT_FILE"] = str(CertificateAuthority(Path(folder), "whom all tests trust").file)
         with Zygote():
             return (yield)
 

@@ -12,7 +12,7 @@ from fingerpost import Router, Server, Settings
 from fingerpost.records import ErrorKind, Outcome
 from fingerpost.testing import tool_server
 from tests.requirements import proves
-from tests.servers.support import eventually
+from tests.servers.support import all_blocked, eventually
 
 # Says of its tools what a file says, notes every call, and ends when it is told to.
 PROGRAM = """
@@ -109,7 +109,7 @@ async def test_a_tool_that_changes_while_its_call_waits_for_a_slot_is_not_called
             tasks.start_soon(write, 1)
             await begun.wait()
             tasks.start_soon(write, 2)
-            await anyio.wait_all_tasks_blocked()
+            await all_blocked()
             await notes.replace([{**before, "description": "Write, and tell everybody."}])
             await eventually(lambda: router.tools.get("notes/write") is None)
             go_on.set()

@@ -12,6 +12,7 @@ from fingerpost.records import Effect, ErrorKind, Execution
 from fingerpost.testing import tool_server
 from tests.call.running import HandClock, a_call, a_context, bench
 from tests.requirements import proves
+from tests.servers.support import all_blocked
 
 WRITE = a_call("notes/append", effect=Effect.WRITE)
 READ = a_call("notes/read")
@@ -83,7 +84,7 @@ async def test_the_queue_for_a_slot_is_served_in_order_and_is_bounded():
     async with anyio.create_task_group() as tasks:
         for number in range(5):
             tasks.start_soon(work, number)
-            await anyio.wait_all_tasks_blocked()
+            await all_blocked()
         await slots.take("other", until=until)  # another server's callers do not wait for these
         assert order == []
         slots.give_back("other")

@@ -16,7 +16,7 @@ from fingerpost.servers.caller import Passage
 from fingerpost.testing import tool_server
 from tests.call.running import PATIENCE, Bench, a_call, a_context, bench
 from tests.requirements import proves
-from tests.servers.support import eventually, pool
+from tests.servers.support import all_blocked, eventually, pool
 from tests.servers.talkative import Talkative, at_address
 
 READ = a_call("notes/read")
@@ -194,7 +194,7 @@ async def test_a_call_given_up_while_a_person_thinks_leaves_the_limit_as_it_was(
                 tasks.cancel_scope.cancel()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_wait, b)
-            await anyio.wait_all_tasks_blocked()
+            await all_blocked()
             busy = await b.run(a_call("talk/meta"), seconds=0.1)
             assert busy.error is ErrorKind.UNAVAILABLE  # there is one slot, not four
             tasks.cancel_scope.cancel()
@@ -225,9 +225,9 @@ async def test_a_call_goes_on_when_the_person_answers_and_the_next_waits_until_t
     slots.take_back("notes")  # the first goes on: two at once, for a moment
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(want)
-        await anyio.wait_all_tasks_blocked()
+        await all_blocked()
         slots.give_back("notes")
-        await anyio.wait_all_tasks_blocked()
+        await all_blocked()
         assert got == []
         slots.give_back("notes")
     assert got == ["third"]

@@ -16,6 +16,7 @@ from fingerpost.testing import ScriptedModel, calls
 from tests.api import kit as api
 from tests.completions.kit import MAP, Place, ask, house, user
 from tests.requirements import proves
+from tests.servers.support import all_blocked
 
 WRITE = "Delete the old note and write a note that says: buy milk"
 NOT_HELD = {"completions": {"approval_seconds": 0}}
@@ -157,7 +158,7 @@ async def test_what_is_decided_in_the_console_waits_for_its_caller_and_their_ter
         decided = (await console.post(path, {})).json()
         assert (decided["stood"], decided["resumed"]) == (True, False)
         assert "program that asked" in decided["note"]
-        await anyio.wait_all_tasks_blocked()
+        await all_blocked()
         assert (place.notes.calls, len(model.asked)) == ([], asked)
         after = await ask(place, body(first["choices"][0]["message"], user("And now?"), **terms))
     assert after.json["fingerpost"]["packet_id"] == first["fingerpost"]["packet_id"]

@@ -15,6 +15,7 @@ from fingerpost.surfaces.web.gate import Endpoint
 from tests.gateway.wire_client import INITIALIZE, ask, line_to, modern, modern_headers, old, open_session
 from tests.gateway.wire_parts import small_gateway
 from tests.requirements import proves
+from tests.servers.support import all_blocked
 
 MCP = Endpoint(path="/mcp", mode="auto")
 
@@ -126,7 +127,7 @@ async def test_what_runs_in_a_session_at_the_end_is_given_its_time_and_told_the_
             await place.methods.entered.wait()
             tasks.start_soon(place.app.drain, patience)
             if patience:
-                await anyio.wait_all_tasks_blocked()
+                await all_blocked()
                 place.methods.proceed.set()
             answer = (await line.got()).json
         if patience:

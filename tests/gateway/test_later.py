@@ -12,6 +12,7 @@ import pytest
 from fingerpost.surfaces.web.asgi import AsgiMessage, AsgiScope, Receive, Send, respond
 from fingerpost.surfaces.web.later import Later
 from fingerpost.surfaces.web.port import Served
+from tests.servers.support import all_blocked
 
 
 class Greeting:
@@ -53,7 +54,7 @@ async def test_it_is_opened_once_and_one_that_fails_is_tried_again(caplog: pytes
         assert tries == []
         assert await status_of(later) == 503
         assert "could not be opened" in caplog.text
-        await anyio.wait_all_tasks_blocked()
+        await all_blocked()
         assert [await status_of(later), await status_of(later)] == [200, 200]
         await later.drain(1.0)
         tasks.cancel_scope.cancel()

@@ -17,6 +17,7 @@ from fingerpost.store import Store
 from fingerpost.store.journal import Recorded
 from tests.insight.stories import call, request
 from tests.requirements import proves
+from tests.servers.support import all_blocked
 
 pytestmark = pytest.mark.anyio
 
@@ -220,7 +221,7 @@ async def test_a_stream_of_some_kinds_from_now_on(house: House) -> None:
                 seen.extend(await take(stream, 1))
 
             tasks.start_soon(read)
-            await anyio.wait_all_tasks_blocked()
+            await all_blocked()
             await anyio.sleep(0.05)  # it asks where the journal stands
             await house.tell(*call("cal_2"))
     assert [entry.event.packet_id for entry in seen] == ["cal_2"]

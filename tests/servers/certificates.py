@@ -18,10 +18,10 @@ DAY = timedelta(days=1)
 class CertificateAuthority:
     """Signs whatever it is asked to. `file` holds its own certificate."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, name: str = "an authority for tests") -> None:
         self._folder = folder
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = _name("an authority for tests")
+        self._name = _name(name)
         builder = _builder(self._name, self._name, self._key, days=(-1, 1))
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         self.file = folder / "authority.pem"

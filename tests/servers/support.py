@@ -44,6 +44,18 @@ async def eventually(fact: Callable[[], bool], *, within: float = PATIENCE) -> N
             await anyio.sleep(0.02)
 
 
+async def all_blocked() -> None:
+    """Return when every other task waits for something.
+
+    anyio looks every tenth of a second, and a uvicorn in the same loop wakes as often: in step with each
+    other, one would be found at work for ever. So the looking begins anew at another moment.
+    """
+    while True:
+        with anyio.move_on_after(0.27):
+            await anyio.wait_all_tasks_blocked()
+            return
+
+
 def states(sink: MemorySink, server: str) -> list[ServerState]:
     """The states a server went through, in order."""
     return [event.state for event in _changes(sink) if event.server == server]
