@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fingerpost.llm import ModelPool, ModelRequest, Role
@@ -68,6 +68,7 @@ async def test_what_was_streamed_before_it_was_known_stays_as_it_was_said() -> N
     assert (await pool.ask(Role.PRIME, HELLO, on_text=pieces.append)).text == "".join(pieces) == ALOUD
 
 
+@example(["</think>", "\n", "a"])
 @given(
     st.lists(
         st.sampled_from(["a", "\n", " ", "<", "</", "think>", "</think>", "<think>", "ing>", "```", "`"]),

@@ -61,7 +61,7 @@ class HeldThoughts:
         self._held.append(piece)
         self._tail += piece
         found = _TAG.search(self._tail)
-        if found is None or found.end() == len(self._tail):
+        if found is None or not self._tail[found.end() :].strip():  # what is behind it has not come yet
             cut = found.start() if found is not None else len(self._tail) - _LONGEST_TAG
             self._tail = self._tail[max(0, cut) :]
             return
