@@ -13,11 +13,11 @@ from tests.requirements import proves
 @proves("G13")
 @pytest.mark.timeout(60)
 async def test_every_call_is_answered_while_servers_are_killed(tmp_path: Path) -> None:
-    found = await Soak(tmp_path, workers=8).run(seconds=8, kill_every=2)
+    found = await Soak(tmp_path, workers=8).run(seconds=12, kill_every=2)
 
     assert found.lost == []
     assert found.faults == [], found.log
-    assert found.kills >= 2  # a busy machine takes its time to bring one back
+    assert found.kills >= 3
     assert found.results > 50
     assert sum(found.errors.values()) > 0, "nobody noticed that servers were killed"
     assert found.growth < 40, f"memory grew by {found.growth:.0f} MiB in a few seconds"

@@ -1,8 +1,9 @@
 """The process that has loaded everything a command loads, and forks one for every wish that comes.
 
 Run: `python zygote.py ADDRESS`. It has one thread and no event loop, so what it forks is as good as
-new: own process, session, folder, environment, streams and signals, and a normal end of the
-interpreter. It ends, and all its commands with it, when its input ends.
+new: own process, session, folder, environment, streams and signals. A script ends as interpreters do; a
+command does what they do at the end and leaves the rest to the system. The zygote ends, and all its
+commands with it, when its input ends.
 """
 
 from __future__ import annotations
@@ -290,9 +291,9 @@ def main() -> None:
         try:
             run(wish)
         except SystemExit as end:
+            if wish.program == "python":  # a script of ours is looked at to its very end
+                raise
             end_quickly(end.code)
-        else:
-            end_quickly(None)
 
 
 if __name__ == "__main__":

@@ -240,9 +240,7 @@ class CallPath:
             theirs = not hidden_tools(rules, (card,), caller=caller, profile=profile, scopes=scopes)
         else:  # nobody has seen its definition
             reached = any(within(scopes, away.server, away.tool, one) for one in away.effects)
-            theirs = reached and may_have_any(
-                rules, away.server, caller=caller, profile=profile, scopes=scopes
-            )
+            theirs = reached and may_have_any(rules, away.server, caller=caller, profile=profile)
         return away if theirs else None
 
     def _assure(self, call: Call) -> None:
