@@ -1,6 +1,6 @@
 """What Fingerpost promises, and which of it is proven.
 
-Every promise has an id: `A1` … `E11` come from the five source documents, `F…`
+Every promise has an id: `A1` … `E12` come from the five source documents, `F…`
 are the faults to survive, `N…` narrowing, `W…` the way of a request, `G…` the
 gateway, `O…` the OpenAI-compatible endpoint, `I…` the API, `V…` the console,
 `P…` the performance goals, `U…` our own servers and profiles, `L…` learning,
@@ -43,7 +43,11 @@ _BUILTIN = "comes with Fingerpost's own servers"
 REQUIREMENTS: dict[str, Requirement] = {
     # A. Cognition-packet tool routing
     "A1": Requirement("A request is a packet with all its sections; JSON and back without loss"),
-    "A2": Requirement("Whether a tool is needed is decided before any selection"),
+    "A2": Requirement(
+        "Whether a tool is needed is decided before any selection",
+        "a short turn takes the verdict of the turn before it; no model can correct the verdict "
+        "(issue 20: 3, 5, 7)",
+    ),
     "A3": Requirement("Selection is one low-temperature structured call; junk never executes"),
     "A4": Requirement("The prime model reviews; not approved caps at 0.5, a failed review is 0.0"),
     "A5": Requirement("Below the threshold nothing runs without a person's approval"),
@@ -51,78 +55,188 @@ REQUIREMENTS: dict[str, Requirement] = {
     "A7": Requirement("A lite and a prime model, each standing in for the other"),
     "A8": Requirement("ai.read, ai.write, ai.execute and embedding.query work through MCP"),
     "A9": Requirement("Write and execute tools dry-run until two switches allow them"),
-    "A10": Requirement("The result is injected into the packet; the final answer uses it"),
-    "A11": Requirement("Reinjection is counted and capped; at the cap the packet is answered"),
+    "A10": Requirement(
+        "The result is injected into the packet; the final answer uses it",
+        "`tool_result` has no parameters, type and source per call (issue 20: 19)",
+    ),
+    "A11": Requirement(
+        "Reinjection is counted and capped; at the cap the packet is answered",
+        "the cap of `simple` mode and its end (issue 20: 17)",
+    ),
     "A12": Requirement("Selection, review, decision and execution are reflected and audited"),
-    "A13": Requirement("The settings block tool_routing with its seven values"),
-    "A14": Requirement("The ten system tasks exist on the packet"),
-    "A15": Requirement("Invented tool syntax never reaches the user"),
+    "A13": Requirement(
+        "The settings block tool_routing with its seven values",
+        "`enabled = false` still offers tools (issue 20: 13)",
+    ),
+    "A14": Requirement(
+        "The ten system tasks exist on the packet",
+        "Research, Refine, Stream and TriggerAction are never scheduled (issue 20: 19)",
+    ),
+    "A15": Requirement(
+        "Invented tool syntax never reaches the user",
+        "syntax of unknown tools leaks in several forms or leaves an empty answer (issue 20: 14)",
+    ),
     "A16": Requirement(
         "Measured: the right tool, calibrated confidence, little added time",
         "added time is measured (`make bench`), calibration on simulated outcomes; "
         "the right tool more than 90 % of the time needs a strong model, which cannot be had in tests",
     ),
-    "A17": Requirement("Chains, learning, run-time registration, parallel calls, cached results"),
+    "A17": Requirement(
+        "Chains, learning, run-time registration, parallel calls, cached results",
+        "a tool registered at run time cannot be called; cached results can be stale (issue 20: 2, 23)",
+    ),
     "A18": Requirement("A chat connector end to end"),
+    "A19": Requirement(
+        "The selection prompt shows parameter examples and which tools need approval; reviews are "
+        "short; a selection without confidence counts 0.5; a plan says whether it only reads",
+        "issue 20: 26",
+    ),
+    "A20": Requirement(
+        "The result on the packet says tool, parameters, type and source; sketchpad entries carry a "
+        "content type; invented calls that were removed are counted",
+        "issue 20: 26",
+    ),
     # B. Tools and instructions
     "B1": Requirement("Definitions and instructions come from one tool record"),
     "B2": Requirement("A knowledge base with six tools"),
-    "B3": Requirement("Three routing tools hand over to specialists"),
+    "B3": Requirement(
+        "Three routing tools hand over to specialists",
+        "`use_mcp_agent` sees only the knowledge base under the shipped profiles (issue 20: 16)",
+    ),
     "B4": Requirement("Single-decision mode"),
     "B5": Requirement("The system prompt is assembled from persona, tools and directives"),
     "B6": Requirement("What the conversation holds is answered from it"),
     "B7": Requirement("Tool sets by context"),
     "B8": Requirement("Tool sets by persona"),
-    "B9": Requirement("Remote tools over HTTP with the caller's API key; the server's errors as they are"),
+    "B9": Requirement(
+        "Remote tools over HTTP with the caller's API key; the server's errors as they are",
+        "the caller's key goes on at `/mcp` only (issue 20: 24)",
+    ),
     "B10": Requirement("Tools by user, usage analytics, adapting instructions, chains"),
     "B11": Requirement(
         "Measured: fewer unnecessary tool uses",
         "need verdicts are measured by `make bench`; added time of direct answers comes with choosing",
     ),
-    "B12": Requirement("Context building: user, conversation, count, history"),
+    "B12": Requirement(
+        "Context building: user, conversation, count, history",
+        "`POST /api/ask` recalls no conversation; `/v1` may share state (issue 20: 6)",
+    ),
+    "B13": Requirement(
+        "A user's preference for quick or thorough answers changes tools and modes; the caller's own "
+        "key goes on to the remote service set up for it",
+        "issue 20: 26",
+    ),
     # C. Tool execution flow
     "C1": Requirement("OpenAI-format tool calls are parsed; bad arguments become a clear error"),
     "C2": Requirement("Dotted names resolve to tool and operation"),
     "C3": Requirement("Unknown tools are answered with near names"),
-    "C4": Requirement("Arguments are validated before execution: missing, wrong type, bad value"),
+    "C4": Requirement(
+        "Arguments are validated before execution: missing, wrong type, bad value",
+        "`file_operations` checks its operations after a person was asked (issue 20: 10)",
+    ),
     "C5": Requirement("Consolidated tools with an operation parameter"),
-    "C6": Requirement("Dangerous operations need a grant"),
-    "C7": Requirement("One result shape, six kinds of error"),
-    "C8": Requirement("Recovery by kind of error"),
-    "C9": Requirement("Stable tool order; connections reused"),
+    "C6": Requirement(
+        "Dangerous operations need a grant",
+        "after a rejection the model is not told (issue 20: 9)",
+    ),
+    "C7": Requirement(
+        "One result shape, six kinds of error",
+        "execution failures carry no `error_type`; a missing file is named without its path (issue 20: 19)",
+    ),
+    "C8": Requirement(
+        "Recovery by kind of error",
+        "after a rejection the model is not told (issue 20: 9)",
+    ),
+    "C9": Requirement(
+        "Stable tool order; connections reused",
+        "prompt prefixes change from turn to turn (issue 20: 18)",
+    ),
     "C10": Requirement("Figures for reads and searches"),
+    "C11": Requirement(
+        "A result that needs authorization says so in its metadata; user_collaboration can approve; a "
+        "failed file operation names its kind and path",
+        "issue 20: 26",
+    ),
+    "C12": Requirement(
+        "isBackground returns a handle at once; grants reach outside the working directory; own tools "
+        "have a fixed order; run_command and run_subagent have figures",
+        "issue 20: 26",
+    ),
     # D. Orchestration
-    "D1": Requirement("The tool intelligence registry: written, inferred, learned, each with its source"),
+    "D1": Requirement(
+        "The tool intelligence registry: written, inferred, learned, each with its source",
+        "`needs_summary`, `structured` and `typical_tokens` change nothing (issue 20: 21)",
+    ),
     "D2": Requirement("Intent detection in Hebrew and English"),
-    "D3": Requirement("Universal, explainable scoring"),
+    "D3": Requirement(
+        "Universal, explainable scoring",
+        "exclusive intents match no category; latency tier and confidence level are shown nowhere "
+        "(issue 20: 8, 20, 21)",
+    ),
     "D4": Requirement("Never more than MAX_TOOLS offered"),
-    "D5": Requirement("Cascade fallback"),
-    "D6": Requirement("Response optimisation"),
+    "D5": Requirement(
+        "Cascade fallback",
+        "`messages` is not mapped to `query`; a call by server and tool never falls back (issue 20: 22)",
+    ),
+    "D6": Requirement(
+        "Response optimisation",
+        "`read_result` is named and not offered; a cut JSON result is shown twice (issue 20: 15, 21)",
+    ),
     "D7": Requirement("Parameter normalisation"),
     "D8": Requirement("Time-outs per tool"),
     "D9": Requirement("Loop detection and circuit breaker"),
     "D10": Requirement("Progress by latency tier"),
     "D11": Requirement("A user never sees a raw error"),
-    "D12": Requirement("Every new behaviour behind a flag; filtering cached; old and new comparable"),
+    "D12": Requirement(
+        "Every new behaviour behind a flag; filtering cached; old and new comparable",
+        "no gradual rollout (issue 20: 23)",
+    ),
     "D13": Requirement(
         "Measured: failures, recovery, estimates, truncation",
         "recovery is measured by `make bench`; estimates and truncation over real use are not",
+    ),
+    "D14": Requirement(
+        "The model is told which tools are slow and how large an answer will be; retry conditions and "
+        "counts are per tool",
+        "issue 20: 26",
+    ),
+    "D15": Requirement(
+        "A changed behaviour is rolled out by share of conversations, both arms in the figures; "
+        "exclusive tools are watched",
+        "issue 20: 26",
     ),
     # E. Smart routing
     "E1": Requirement("Smart routing is on above both thresholds; option and environment decide"),
     "E2": Requirement("One light model call picks servers"),
     "E3": Requirement("The prompt lists servers in a stable order; the full conversation goes in"),
     "E4": Requirement("In doubt more servers; failure means all tools"),
-    "E5": Requirement("Runs once per conversation"),
+    "E5": Requirement(
+        "One model call per conversation picks servers; later turns widen its choice",
+        "the first choice of servers is a wall for the rest of the conversation (issue 20: 4)",
+    ),
     "E6": Requirement("Events smart_routing_start and smart_routing_end"),
-    "E7": Requirement("Metrics of smart routing"),
+    "E7": Requirement(
+        "Metrics of smart routing",
+        "reduction and fallback rate are missing in API, command line and console (issue 20: 23)",
+    ),
     "E8": Requirement("Simple and ReAct agent modes"),
-    "E9": Requirement("A command compares with and without routing"),
+    "E9": Requirement(
+        "A command compares with and without routing",
+        "the first of the two ways pays for warming up (issue 20: 25)",
+    ),
     "E10": Requirement(
         "Measured: fewer tools, fewer tokens, faster",
         "tools, tokens and added time are measured; faster answers need a strong model, which no test has",
     ),
-    "E11": Requirement("Cached decisions, feedback, preferences"),
+    "E11": Requirement(
+        "Cached decisions, feedback, preferences",
+        "thresholds of smart routing do not adapt (issue 20: 23)",
+    ),
+    "E12": Requirement(
+        "Command options for the thresholds, a self-test of the fallback, the effect of smart routing "
+        "over time as a chart; planning agents' whole context goes in",
+        "issue 20: 26",
+    ),
     # F. Faults to survive (those that touch connections, listings and the store; the rest follow)
     "F1": Requirement("A server that crashes mid-call gives an error at once"),
     "F2": Requirement("A hang ends at the deadline and the server is told"),
@@ -164,7 +278,10 @@ REQUIREMENTS: dict[str, Requirement] = {
     "F40": Requirement("Circular fallbacks end, each target tried once"),
     "F41": Requirement("A half-open breaker lets only its trials through"),
     "F42": Requirement("All servers down at the start: it starts, and says so"),
-    "F47": Requirement("The same call again and again, or A-B-A-B, is stopped"),
+    "F47": Requirement(
+        "The same call again and again, or A-B-A-B, is stopped",
+        "a loop ends after up to 20 more model calls (issue 20: 17)",
+    ),
     "F48": Requirement("Instructions inside a result are marked as data; what changes something then asks"),
     "F49": Requirement("A secret in arguments, results or errors is masked everywhere"),
     # N. Narrowing
@@ -179,9 +296,16 @@ REQUIREMENTS: dict[str, Requirement] = {
     "N7": Requirement("Routing is measured on any set: predictions, figures, comparisons, gates"),
     # W. Choosing and answering: the way of a request
     "W1": Requirement("The five journeys: every decision is an event, the same for the same request"),
-    "W2": Requirement("A request that waits for a person goes on after a restart, and only once"),
+    "W2": Requirement(
+        "A request that waits for a person goes on after a restart, and only once",
+        "two resumes at once leave a second question; a killed process's request runs for ever (issue "
+        "20: 11, 12)",
+    ),
     "W3": Requirement("Turns, tokens, seconds and money are bounded; the end comes with guidance"),
-    "W4": Requirement("Without a model: what is certain is done, the rest is asked, and it is said"),
+    "W4": Requirement(
+        "Without a model: what is certain is done, the rest is asked, and it is said",
+        "what was read is not shown where it cannot be answered further (issue 20: 25)",
+    ),
     "W5": Requirement(
         "The wire of models: streams, cuts, overload, time-outs, on a server with real weights"
     ),
