@@ -64,10 +64,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "the cap of `simple` mode and its end (issue 20: 17)",
     ),
     "A12": Requirement("Selection, review, decision and execution are reflected and audited"),
-    "A13": Requirement(
-        "The settings block tool_routing with its seven values",
-        "`enabled = false` still offers tools (issue 20: 13)",
-    ),
+    "A13": Requirement("The settings block tool_routing with its seven values; off, no model is sent a tool"),
     "A14": Requirement(
         "The ten system tasks exist on the packet",
         "Research, Refine, Stream and TriggerAction are never scheduled (issue 20: 19)",

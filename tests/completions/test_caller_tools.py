@@ -179,3 +179,18 @@ async def test_a_caller_who_wants_text_gets_no_call_out_of_it(tmp_path: Path):
         answer = await ask(place, {**asked, "tool_choice": "none"})
     assert answer.text == "Well."
     assert "tool_calls" not in answer.json["choices"][0]["message"]
+
+
+@proves("A13", "O3")
+async def test_with_tool_routing_off_only_the_callers_tools_reach_the_model(tmp_path: Path):
+    model = plays(calls(SHOW), "There it is.")
+    async with house(tmp_path, model, tool_routing={"enabled": False}) as place:
+        body: dict[str, Any] = {"model": "fingerpost", "messages": [user(TIME)], "tools": [MAP]}
+        handed = await ask(place, body)
+        without = await ask(place, {"model": "fingerpost", "messages": [user(TIME)]})
+    assert [call["function"]["name"] for call in handed.json["choices"][0]["message"]["tool_calls"]] == [
+        "show_map"
+    ]
+    assert without.text == "There it is."
+    assert [asked.tools for asked in model.asked] == [(MAP,), ()]
+    assert place.clock.calls == []

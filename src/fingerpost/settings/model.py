@@ -23,7 +23,7 @@ class Section(BaseModel):
 class ToolRoutingSettings(Section):
     """The tool decision, from selection to execution."""
 
-    enabled: bool = Field(default=True, description="Route tools at all")
+    enabled: bool = Field(default=True, description="Offer routed tools to models at all")
     selection_temperature: float = Field(default=0.15, ge=0, le=2, description="For the selecting model")
     review_temperature: float = Field(default=0.3, ge=0, le=2, description="For the reviewing model")
     confidence_threshold: float = Field(default=0.7, ge=0, le=1, description="Below this, a person is asked")

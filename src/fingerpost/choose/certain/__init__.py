@@ -5,7 +5,12 @@ from fingerpost.choose.certain.arithmetic import reckon
 from fingerpost.choose.certain.asking import ask_for, question_for
 from fingerpost.choose.certain.choosing import Certain, Option, choose_tool
 from fingerpost.choose.certain.fill import Filled, fill
-from fingerpost.choose.certain.replies import keyless_answer, keyless_direct, unfenced
+from fingerpost.choose.certain.replies import (
+    keyless_answer,
+    keyless_direct,
+    reply_with_routing_off,
+    unfenced,
+)
 
 __all__ = [
     "Certain",
@@ -21,5 +26,6 @@ __all__ = [
     "question_for",
     "reckon",
     "refused",
+    "reply_with_routing_off",
     "unfenced",
 ]

@@ -51,6 +51,9 @@ _SAYS: Final = {
         "needs_model": "This needs no tool, but a language model to answer it, and none is configured. "
         "Set one up under models.prime in the settings (base_url, model, and the key in the environment).",
         "can": "Without a model I can use: {tools}.",
+        "greeting": "Hello!",
+        "off": "No tool was used: tool routing is switched off (tool_routing.enabled = false). "
+        "Switch it on to have this done with a tool.",
         "no_tools": "No tools are connected yet: add a server to the settings.",
         "cut": "(cut here)",
     },
@@ -70,6 +73,9 @@ _SAYS: Final = {
         "needs_model": "לבקשה הזאת לא דרוש כלי אלא מודל שפה, ולא מוגדר כזה. "
         "אפשר להגדיר אותו בהגדרות תחת models.prime (base_url, model, והמפתח במשתני הסביבה).",
         "can": "בלי מודל אפשר להשתמש ב: {tools}.",
+        "greeting": "שלום!",
+        "off": "לא הופעל שום כלי: ניתוב הכלים כבוי (tool_routing.enabled = false). "
+        "אפשר להפעיל אותו כדי לבצע את הבקשה בעזרת כלי.",
         "no_tools": "עדיין לא מחובר שום כלי: יש להוסיף שרת להגדרות.",
         "cut": "(נחתך כאן)",
     },
@@ -102,14 +108,27 @@ def keyless_direct(
 ) -> str:
     """What can be said to a request that needs no tool; `abilities` names what there is here."""
     says = _says(language or narrowing.signals.language)
+    if (known := _known_reply(text, says)) is not None:
+        return "\n".join([known, *([_abilities(abilities, says)] if known == says["hello"] else [])])
+    return "\n".join([says["needs_model"], _abilities(abilities, says)])
+
+
+def reply_with_routing_off(text: str, language: str) -> str:
+    """What can be said without a model and without tools, because tool routing is switched off."""
+    says = _says(language)
+    known = _known_reply(text, says)
+    return says["off"] if known is None else says["greeting"] if known == says["hello"] else known
+
+
+def _known_reply(text: str, says: dict[str, str]) -> str | None:
+    """The reply to a greeting, thanks, a farewell or an exact sum."""
     said = text.strip()
     if len(said) <= _SHORT:
         for pattern, reply in ((_GREETING, "hello"), (_THANKS, "welcome"), (_BYE, "bye")):
             if pattern.match(said):
-                return "\n".join([says[reply], *([_abilities(abilities, says)] if reply == "hello" else [])])
-    if (result := reckon(said)) is not None:
-        return says["sum"].format(result=result)
-    return "\n".join([says["needs_model"], _abilities(abilities, says)])
+                return says[reply]
+    result = reckon(said)
+    return None if result is None else says["sum"].format(result=result)
 
 
 def unfenced(text: str) -> str:

@@ -185,6 +185,8 @@ class Journey:
 
     def cards(self) -> tuple[ToolCard, ...]:
         """The tools offered now, those that still exist, under names that no tool of the caller has."""
+        if not self.settings.tool_routing.enabled:
+            return ()
         snapshot = self.house.snapshot()
         found = (snapshot.get(key) for key in self.packet.context.available_tools)
         return distinct([card for card in found if card is not None], self.brought.names)

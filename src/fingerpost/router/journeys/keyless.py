@@ -16,6 +16,7 @@ from fingerpost.choose.certain import (
     keyless_direct,
     picked,
     refused,
+    reply_with_routing_off,
 )
 from fingerpost.choose.certain.asking import which_tool
 from fingerpost.choose.sources import sources_of
@@ -45,8 +46,6 @@ MOST_OPTIONS: Final = 4
 async def keyless(journey: Journey) -> Route:
     """From the request to what tools say about it, one need after the other."""
     narrowing = journey.narrowing or await _narrowed(journey)
-    if not journey.settings.tool_routing.enabled:
-        return _direct(journey)
     return await _serve(journey, narrowing, range(_needs(narrowing)))
 
 
@@ -157,6 +156,14 @@ def _direct(journey: Journey) -> Route:
     assert journey.narrowing is not None
     prompt = journey.packet.content.original_prompt
     text = keyless_direct(journey.narrowing, prompt, abilities=_abilities(journey))
+    journey.say(text)
+    return endings.answered(journey, text, by=endings.NO_MODEL)
+
+
+async def answer_with_routing_off(journey: Journey) -> Route:
+    """The answer without a model and without tools, because tool routing is switched off."""
+    prompt = journey.packet.content.original_prompt
+    text = reply_with_routing_off(prompt, (await journey.house.guide.read(prompt)).language)
     journey.say(text)
     return endings.answered(journey, text, by=endings.NO_MODEL)
 

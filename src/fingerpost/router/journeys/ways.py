@@ -6,15 +6,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from fingerpost.errors import FingerpostError, ModelError, ModelRefused
-from fingerpost.records import Mode
+from fingerpost.events import IntentDetected
+from fingerpost.records import Intent, Mode
 from fingerpost.router.journeys import endings
 from fingerpost.router.journeys.agents import agent
 from fingerpost.router.journeys.budget import OutOfBudget
 from fingerpost.router.journeys.journey import Journey
-from fingerpost.router.journeys.keyless import keyless
+from fingerpost.router.journeys.keyless import answer_with_routing_off, keyless
 from fingerpost.router.journeys.reacting import reacting
 from fingerpost.router.journeys.staged import staged
-from fingerpost.router.journeys.writing import so_far, unwritten
+from fingerpost.router.journeys.writing import conclude_for_good, so_far, unwritten
 from fingerpost.router.route import Route
 
 WAYS: Final[Mapping[Mode, Callable[[Journey], Awaitable[Route]]]] = {
@@ -28,7 +29,17 @@ WAYS: Final[Mapping[Mode, Callable[[Journey], Awaitable[Route]]]] = {
 
 async def travel(journey: Journey) -> Route:
     """The whole way in the journey's mode. Without a model that answers, the way without one."""
-    return await within_limits(journey, WAYS[journey.mode])
+    enabled = journey.settings.tool_routing.enabled
+    return await within_limits(journey, WAYS[journey.mode] if enabled else _answer_with_routing_off)
+
+
+async def _answer_with_routing_off(journey: Journey) -> Route:
+    """An answer without routed tools, the same in every mode. The caller's own tools still reach the model."""
+    intent = Intent(name="answer", reasons=("tool routing is switched off",))
+    journey.tell(IntentDetected(packet_id=journey.packet.packet_id, intent=intent, needs_tool=False))
+    if journey.mode is Mode.KEYLESS:
+        return await answer_with_routing_off(journey)
+    return await conclude_for_good(journey)
 
 
 async def within_limits(journey: Journey, way: Callable[[Journey], Awaitable[Route]]) -> Route:
@@ -47,6 +58,8 @@ async def _without_model(journey: Journey, error: ModelError) -> Route:
     """No model answers: what can be done without one is done, and the reason is not hidden."""
     if journey.packet.tool_routing.steps:
         return unwritten(journey, error)
+    if not journey.settings.tool_routing.enabled:
+        return endings.broken(journey, error)  # without tools nothing can be done without the model
     if isinstance(error, ModelRefused) and (journey.brought.model or journey.brought.options):
         return endings.broken(journey, error)  # what the caller asked for is not to be had
     try:
