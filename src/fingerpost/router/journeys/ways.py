@@ -34,7 +34,7 @@ async def travel(journey: Journey) -> Route:
 
 
 async def _answer_with_routing_off(journey: Journey) -> Route:
-    """An answer without routed tools, the same in every mode. The caller's own tools still reach the model."""
+    """An answer without routed tools, in every mode. The caller's own tools still reach the model."""
     intent = Intent(name="answer", reasons=("tool routing is switched off",))
     journey.tell(IntentDetected(packet_id=journey.packet.packet_id, intent=intent, needs_tool=False))
     if journey.mode is Mode.KEYLESS:
