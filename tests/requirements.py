@@ -167,8 +167,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "D2": Requirement("Intent detection in Hebrew and English"),
     "D3": Requirement(
         "Universal, explainable scoring",
-        "exclusive intents match no category; latency tier and confidence level are shown nowhere "
-        "(issue 20: 8, 20, 21)",
+        "latency tier and confidence level are shown nowhere (issue 20: 8, 21)",
     ),
     "D4": Requirement("Never more than MAX_TOOLS offered"),
     "D5": Requirement(

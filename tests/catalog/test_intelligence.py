@@ -134,7 +134,7 @@ def test_every_field_a_person_may_write_is_taken_with_its_pattern_as_reason() ->
         needs_summary=True,
         keywords=("euro",),
         weight=2.5,
-        exclusive_intent="pricing",
+        exclusive_intent="commerce",
         purpose="Says what a thing costs",
         when=("somebody wants to buy",),
         when_not=("it is not for sale",),

@@ -144,14 +144,61 @@ def test_urgency_counts_against_slow_tools_and_says_so() -> None:
     assert "urgent" in latency.note
 
 
+OFFICIAL = {
+    "gov": [tool("datagov_query", "Query datasets.", "query")],
+    "tavily": [tool("tavily-search", "Search the web for statistics, figures and data.", "query")],
+    "perplexity": [tool("perplexity_search", "Search official data and statistics on the web.", "query")],
+    "mail": [tool("send_email", "Send an email.", "to", "subject", "body")],
+}
+
+
 @proves("D3")
-def test_an_exclusive_tool_sinks_for_other_intents() -> None:
-    tools = {"a": [tool("translate", "Translate a text."), tool("count", "Count the words of a text.")]}
-    settings = settings_of(tools=[{"match": "a/translate", "exclusive_intent": "translate"}])
-    met = candidate(narrowed("translate this text", tools, settings), "a/translate")
-    missed = candidate(narrowed("how many words are in this text", tools, settings), "a/translate")
-    assert next(part.points for part in met.parts if part.signal == "exclusive") > 0
-    assert next(part.points for part in missed.parts if part.signal == "exclusive") < 0
+@pytest.mark.parametrize(
+    "text",
+    [
+        "official statistics on the population of Haifa",
+        "How many cars are registered in Israel according to government data?",
+        "find the unemployment rate on data.gov.il",
+        "נתונים רשמיים על מספר התושבים בחיפה",
+        "כמה כלי רכב רשומים לפי מאגר המידע הממשלתי?",
+        "מה אומרת הלשכה המרכזית לסטטיסטיקה על מחירי הדיור",
+    ],
+)
+def test_for_official_data_only_the_official_source_is_offered(text: str) -> None:
+    narrowing = narrowed(text, OFFICIAL)
+    assert offered(narrowing) == ["gov/datagov_query"]
+    lost = candidate(narrowing, "perplexity/perplexity_search").lost
+    assert lost == "only gov/datagov_query is offered for official_data"
+
+
+@proves("D3")
+def test_a_request_without_the_exclusive_intent_costs_its_tool_nothing() -> None:
+    narrowing = narrowed("query datasets about owls", OFFICIAL)
+    assert offered(narrowing)[0] == "gov/datagov_query"
+    assert not [part for part in candidate(narrowing, "gov/datagov_query").parts if part.points < 0]
+
+
+@proves("D3")
+def test_others_are_offered_for_an_exclusive_intent_when_named_needed_or_its_server_is_down() -> None:
+    named = narrowed("use tavily-search to find official statistics on rents", OFFICIAL)
+    assert offered(named)[0] == "tavily/tavily-search"
+    two = narrowed("Get the official statistics on rents, then send an email to dana@example.com", OFFICIAL)
+    assert set(offered(two)) == {"gov/datagov_query", "mail/send_email"}
+    down = narrowed("official statistics on rents", OFFICIAL, health={"gov": "connection refused"})
+    assert offered(down)[0] in ("tavily/tavily-search", "perplexity/perplexity_search")
+
+
+@proves("D3")
+def test_a_category_can_be_an_exclusive_intent_and_written_words_speak_for_it() -> None:
+    tools = {
+        "a": [tool("send_email", "Send an email message.")],
+        "b": [tool("post_note", "Post a message to the board.")],
+    }
+    settings = settings_of(
+        tools=[{"match": "b/*", "exclusive_intent": "communication", "keywords": ["bulletin"]}]
+    )
+    assert offered(narrowed("send an email message", tools, settings)) == ["b/post_note"]
+    assert offered(narrowed("put owls on the bulletin", tools, settings)) == ["b/post_note"]
 
 
 @proves("D3", "D1")

@@ -315,3 +315,25 @@ def test_reading_the_same_text_twice_says_the_same(reader: SignalReader) -> None
 
 async def test_a_first_hebrew_request_may_come_on_the_event_loop() -> None:
     assert SignalReader().read("תמצא את הקובץ").language == "he"
+
+
+@proves("D2", "D3")
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("municipal datasets about trees", True),
+        ("population by town from the census bureau", True),
+        ("נתוני משרד הבריאות על בתי חולים", True),
+        ('כמה תושבים יש בעכו לפי הלמ"ס', True),
+        ("open the official website of the band", False),
+        ("the official documentation of pandas", False),
+        ("open data.csv and sum the numbers", False),
+        ("latest news about the government", False),
+        ("update the customer records in the database", False),
+        ("תפתח את מאגר המידע של הלקוחות", False),
+    ],
+)
+def test_official_data_is_an_intent_where_a_publisher_or_official_data_is_named(
+    reader: SignalReader, text: str, meant: bool
+) -> None:
+    assert ("official_data" in {intent.category for intent in reader.read(text).intents}) is meant

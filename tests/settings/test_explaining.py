@@ -50,6 +50,12 @@ TOML_MISTAKES = [
         "match",
     ),
     ("[[tools]]\nmatch = 'a'\neffect = 'explode'", 3, 'one of "read", "write", "destroy"', 'effect = "read"'),
+    (
+        "[[tools]]\nmatch = 'a'\nexclusive_intent = 'pricing'",
+        3,
+        'tools[0].exclusive_intent: must be one of "files", "code",',
+        'exclusive_intent = "files"',
+    ),
     ("[[tools]]\nmatch = 'a'\nconflicts = ['b',\n 3]", 4, "conflicts[1]: must be text, not 3", "conflicts ="),
     ("[profiles.x]\nservers = 'a'", 2, "profiles.x.servers: must be a list", 'write servers = ["…"]'),
     ("[profiles.x]\nserver = ['a']", 2, "is not a setting of [profiles.x]", "did you mean servers?"),

@@ -134,6 +134,7 @@ CATEGORIES: Final = (
 )
 
 NAMES: Final = tuple(category.name for category in CATEGORIES)
+OFFICIAL_DATA: Final = "official_data"  # an intent narrower than a category: no tool is classified by it
 
 
 def _by_word() -> dict[str, tuple[int, ...]]:

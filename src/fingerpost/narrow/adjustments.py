@@ -15,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from fingerpost.catalog.categories import OFFICIAL_DATA
 from fingerpost.narrow.columns import Columns, Rows, Scores
 from fingerpost.narrow.experience import Evidence
 from fingerpost.narrow.shares import Share
@@ -25,14 +26,14 @@ SERVER_MENTIONED: Final = 0.08
 INTENT: Final = 0.01  # the tool's category is what the request is about, at full certainty
 KEYWORD: Final = 0.05  # a word a person wrote for the tool, times its weight
 MOST_KEYWORDS: Final = 0.15
-EXCLUSIVE_MET: Final = 0.10
-EXCLUSIVE_MISSED: Final = -0.20  # a tool for one intent only, and this request has another
+EXCLUSIVE_INTENT: Final = 0.5  # certainty from which the request's first category is its intent
 PRIORITY: Final = 0.03  # at priority 100; as much taken at 0
 URGENT_AND_SLOW: Final = -0.06  # for the slowest tier
 UNWELL: Final = -0.50  # its server cannot be reached: behind everything that can
 LEARNED: Final = 0.10  # at most, either way
 FALLBACK_REACH: Final = 0.7  # the share of its fallback's score with which a tool still goes first
 FALLBACK_STEP: Final = 0.001
+EXCLUSIVE_STEP: Final = 0.1  # how far an exclusive tool stands before all others
 
 _WORD: Final = re.compile(r"\w+")
 
@@ -42,7 +43,6 @@ def adjustments(columns: Columns, text: str, signals: Signals) -> Iterator[Share
     yield from _mentions(columns, signals)
     yield from _intents(columns, signals)
     yield from _keywords(columns, text, signals)
-    yield from _exclusive(columns, text, signals)
     if columns.priority.any():
         yield Share(signal="priority", points=PRIORITY * columns.priority, note="the priority it was given")
     if signals.urgent and columns.slowness.any():
@@ -79,6 +79,32 @@ def hierarchy(columns: Columns, scores: Scores) -> Share | None:
     return Share(signal="hierarchy", points=points, notes=notes) if notes else None
 
 
+def exclusive_intents(columns: Columns, text: str, signals: Signals) -> Mapping[int, str]:
+    """The tools whose exclusive intent the request has, by row, each with the intent."""
+    if not columns.exclusive:
+        return {}
+    meant = {intent.category for intent in signals.intents if intent.category == OFFICIAL_DATA}
+    if signals.intents and signals.intents[0].score >= EXCLUSIVE_INTENT:
+        meant.add(signals.intents[0].category)
+    spoken = {row for row, _, _ in _spoken_keywords(columns, text, signals)}
+    return {row: intent for row, intent in columns.exclusive if intent in meant or row in spoken}
+
+
+def exclusive(columns: Columns, scores: Scores, found: Mapping[int, str], eligible: Rows) -> Share | None:
+    """Tools that alone are offered for an intent stand before all others."""
+    rows = [row for row in found if row in eligible]
+    others = eligible[~np.isin(eligible, rows)]
+    if not rows or not len(others):
+        return None
+    points = np.zeros(columns.size, np.float32)
+    for row in rows:
+        points[row] = max(0.0, float(scores[others].max() - scores[row])) + EXCLUSIVE_STEP
+    notes = {
+        row: f"the request asks for {found[row]}, and only this tool is offered for that" for row in rows
+    }
+    return Share(signal="exclusive", points=points, notes=notes)
+
+
 def _on(columns: Columns, signal: str, rows: Rows, points: float, note: str) -> Share:
     column = np.zeros(columns.size, np.float32)
     column[rows] = points
@@ -107,30 +133,23 @@ def _intents(columns: Columns, signals: Signals) -> Iterator[Share]:
 
 
 def _keywords(columns: Columns, text: str, signals: Signals) -> Iterator[Share]:
-    if not columns.spoken_for:
-        return
     points = np.zeros(columns.size, np.float32)
     notes: dict[int, str] = {}
-    said = f"{text} {signals.gloss}".casefold()
-    spoken = set(_WORD.findall(said))
-    for row, keywords, weight in columns.spoken_for:
-        found = [word for word in sorted(keywords) if (word in said if " " in word else word in spoken)]
-        if found and weight > 0:
+    for row, found, weight in _spoken_keywords(columns, text, signals):
+        if weight > 0:
             points[row] = min(KEYWORD * weight * len(found), MOST_KEYWORDS)
             notes[row] = f"words that speak for it: {', '.join(found[:4])}"
     if notes:
         yield Share(signal="keywords", points=points, notes=notes)
 
 
-def _exclusive(columns: Columns, text: str, signals: Signals) -> Iterator[Share]:
-    if not columns.exclusive:
+def _spoken_keywords(columns: Columns, text: str, signals: Signals) -> Iterator[tuple[int, list[str], float]]:
+    """Which of the words a person wrote for tools stand in the request: row, words, weight."""
+    if not columns.spoken_for:
         return
-    intents = {intent.category for intent in signals.intents}
-    spoken = set(_WORD.findall(f"{text} {signals.gloss}".casefold()))
-    points = np.zeros(columns.size, np.float32)
-    notes: dict[int, str] = {}
-    for row, intent in columns.exclusive:
-        met = intent in intents or spoken.issuperset(_WORD.findall(intent))
-        points[row] = EXCLUSIVE_MET if met else EXCLUSIVE_MISSED
-        notes[row] = f"it serves {intent} only, and the request is {'' if met else 'not '}about that"
-    yield Share(signal="exclusive", points=points, notes=notes)
+    said = f"{text} {signals.gloss}".casefold()
+    spoken = set(_WORD.findall(said))
+    for row, keywords, weight in columns.spoken_for:
+        found = [word for word in sorted(keywords) if (word in said if " " in word else word in spoken)]
+        if found:
+            yield row, found, weight

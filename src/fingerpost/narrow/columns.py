@@ -45,7 +45,7 @@ class Columns:
     twin_of: Rows  # rows with the same number are the same tool on several servers
     ranked_pairs: tuple[tuple[int, int], ...]  # (tool, the fallback a person wrote for it)
     conflicts: Mapping[int, frozenset[int]]
-    exclusive: tuple[tuple[int, str], ...]  # tools that serve one intent only
+    exclusive: tuple[tuple[int, str], ...]  # tools that alone are offered for an intent
     spoken_for: tuple[tuple[int, frozenset[str], float], ...]  # words a person wrote for a tool, their weight
 
     @property
@@ -75,7 +75,7 @@ def columns_of(snapshot: Snapshot) -> Columns:
         ranked_pairs=tuple(_ranked_pairs(cards, rows)),
         conflicts=_conflicts(cards, rows),
         exclusive=tuple(
-            (row, intent.casefold())
+            (row, intent)
             for row, card in enumerate(cards)
             if (intent := card.intelligence.signals.exclusive_intent.value)
         ),

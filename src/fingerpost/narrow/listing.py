@@ -48,7 +48,14 @@ def shortlist(listing: Listing) -> tuple[Candidate, ...]:
     """The candidates, best first."""
     scored = listing.scored
     picks = in_turn(scored.whole, scored.by_need, listing.eligible, listing.length, places=listing.most)
-    places = list(offer(picks, listing.columns, most=listing.most, health=listing.request.health))
+    offering = offer(
+        picks,
+        listing.columns,
+        most=listing.most,
+        health=listing.request.health,
+        exclusive=scored.exclusive,
+    )
+    places = list(offering)
     found = _producer(listing, places) if listing.settings.flags.producers else None
     candidates = [_candidate(listing, place) for place in places]
     if found is not None:

@@ -202,6 +202,7 @@ class Narrower:
             fit=round(self._fit.judge(scored.evidence, eligible), 4),
             catalog_version=columns.version,
             dense=scored.evidence.meaning is not None,
+            exclusive=tuple(sorted(columns.cards[row].key for sole in scored.exclusive for row in sole)),
         )
         return Narrowing(need=need, signals=signals, shortlist=made, servers=request.servers)
 

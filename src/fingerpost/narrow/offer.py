@@ -35,9 +35,19 @@ class Place:
 
 
 def offer(
-    picks: Sequence[Pick], columns: Columns, *, most: int, health: Mapping[str, str]
+    picks: Sequence[Pick],
+    columns: Columns,
+    *,
+    most: int,
+    health: Mapping[str, str],
+    exclusive: Sequence[Mapping[int, str]] = (),
 ) -> tuple[Place, ...]:
-    """Every pick in its order, each offered or with the reason why not."""
+    """Every pick in its order, each offered or with the reason why not.
+
+    `exclusive`, by need, are the tools that alone are offered for it, with the intent that says so.
+    """
+    picked = {pick.row for pick in picks if columns.cards[pick.row].server not in health}
+    soles = [{row: sole[row] for row in sole if row in picked} for sole in exclusive]
     rest = picks[-1].score if len(picks) >= _ENOUGH_TO_COMPARE else 0.0
     offered: list[Pick] = []
     best: dict[int, float] = {}
@@ -45,6 +55,7 @@ def offer(
     for pick in picks:
         lost = (
             _unusable(pick, columns, health)
+            or (_excluded(pick, soles[pick.need], columns) if soles else "")
             or _conflict(pick, offered, columns)
             or _twin(pick, offered, columns)
             or _outscored(pick, offered, best.get(pick.need), most, rest)
@@ -59,6 +70,13 @@ def offer(
 def _unusable(pick: Pick, columns: Columns, health: Mapping[str, str]) -> str:
     server = columns.cards[pick.row].server
     return f"its server {server} cannot be used now: {health[server]}" if server in health else ""
+
+
+def _excluded(pick: Pick, sole: Mapping[int, str], columns: Columns) -> str:
+    if not sole or pick.row in sole:
+        return ""
+    names = " and ".join(columns.cards[row].key for row in sole)
+    return f"only {names} {'is' if len(sole) == 1 else 'are'} offered for {next(iter(sole.values()))}"
 
 
 def _conflict(pick: Pick, offered: Sequence[Pick], columns: Columns) -> str:

@@ -7,14 +7,21 @@ calendar" alone has forgotten what "it" is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from fingerpost.errors import FingerpostError
 from fingerpost.frozen import frozen
-from fingerpost.narrow.adjustments import adjustments, hierarchy, learned, unwell
+from fingerpost.narrow.adjustments import (
+    adjustments,
+    exclusive,
+    exclusive_intents,
+    hierarchy,
+    learned,
+    unwell,
+)
 from fingerpost.narrow.base import Query
 from fingerpost.narrow.columns import Columns, Rows, Scores
 from fingerpost.narrow.followups import weights_of_earlier
@@ -41,6 +48,7 @@ class Scored:
     shares: tuple[tuple[Share, ...], ...]  # by need
     whole: Scores
     by_need: tuple[Scores, ...]
+    exclusive: tuple[Mapping[int, str], ...]  # by need: rows that alone are offered for it, and the intent
 
 
 @frozen
@@ -65,19 +73,33 @@ class Scoring:
             *self._apart_from_text(query, signals, request, columns),
             *taught.weighed(columns),
         ]
-        shares = self._complete(whole, common, taught, columns, eligible)
+        sole = self._exclusive(text, signals, taught, columns)
+        shares = self._complete(whole, common, taught, columns, eligible, sole)
         score = total(shares, columns.size)
         if len(needs) < 2:
-            return Scored(needs=needs, evidence=whole, shares=(shares,), whole=score, by_need=(score,))
-        own = [self.evidence(Query(text=need, signals=self.parts.reader.read(need))) for need in needs]
+            return Scored(
+                needs=needs,
+                evidence=whole,
+                shares=(shares,),
+                whole=score,
+                by_need=(score,),
+                exclusive=(sole,),
+            )
+        read = [self.parts.reader.read(need) for need in needs]
+        own = [self.evidence(Query(text=need, signals=one)) for need, one in zip(needs, read, strict=True)]
         seen = [whole.with_part_of(evidence, OWN_PART) for evidence in own]
-        by_need = tuple(self._complete(evidence, common, taught, columns, eligible) for evidence in seen)
+        soles = [self._exclusive(need, one, taught, columns) for need, one in zip(needs, read, strict=True)]
+        by_need = tuple(
+            self._complete(evidence, common, taught, columns, eligible, one)
+            for evidence, one in zip(seen, soles, strict=True)
+        )
         return Scored(
             needs=needs,
             evidence=whole,
             shares=by_need,
             whole=score,
             by_need=tuple(total(shares, columns.size) for shares in by_need),
+            exclusive=tuple(soles),
         )
 
     def evidence(self, query: Query) -> Evidence:
@@ -90,13 +112,31 @@ class Scoring:
             meaning.hasten(_likeliest(words))
         return blend(words, meaning.scores(query), share_of_meaning(query.signals))
 
+    def _exclusive(self, text: str, signals: Signals, taught: Taught, columns: Columns) -> Mapping[int, str]:
+        """The tools that alone are offered for this text, unless a person named or taught another one."""
+        if not self.flags.intent_signals:
+            return {}
+        found = exclusive_intents(columns, text, signals)
+        cards = [columns.cards[row] for row in found]
+        own = {name for card in cards for name in (card.key, card.server)}
+        other_named = any(mention.name not in own for mention in signals.mentions)
+        return {} if other_named or not taught.settled <= found.keys() else found
+
     def _complete(
-        self, evidence: Evidence, common: Sequence[Share], taught: Taught, columns: Columns, eligible: Rows
+        self,
+        evidence: Evidence,
+        common: Sequence[Share],
+        taught: Taught,
+        columns: Columns,
+        eligible: Rows,
+        sole: Mapping[int, str],
     ) -> tuple[Share, ...]:
         """Text, server, and what they have in common; what people said of the order comes last."""
         shares = (*evidence.shares(), server_bonus(evidence.base, columns, eligible), *common)
         order = hierarchy(columns, total(shares, columns.size)) if columns.ranked_pairs else None
         shares = shares if order is None else (*shares, order)
+        alone = exclusive(columns, total(shares, columns.size), sole, eligible) if sole else None
+        shares = shares if alone is None else (*shares, alone)
         if taught is NOTHING:
             return shares
         return (*shares, *taught.decided(columns, total(shares, columns.size), eligible))

@@ -27,7 +27,7 @@ class Need:
 
 @frozen
 class IntentMatch:
-    """One of the twelve categories a request seems to be about, and the words that say so."""
+    """One of the twelve categories, or an intent within one, that a request seems to have, and the words."""
 
     category: str
     score: float  # 0..1
@@ -70,7 +70,7 @@ class Signals:
 
     language: str = "en"  # en, he, zh, … by script and words; "und" when there are no letters
     gloss: str = ""  # the request's tool vocabulary in English, when it is in another language
-    intents: tuple[IntentMatch, ...] = ()  # best first
+    intents: tuple[IntentMatch, ...] = ()  # categories, best first; then intents narrower than a category
     urgent: bool = False
     mentions: tuple[Mention, ...] = ()
     entities: tuple[Entity, ...] = ()
@@ -129,6 +129,7 @@ class Shortlist:
     catalog_version: int = 0
     dense: bool = False  # whether vectors took part, or words alone
     cached: bool = False
+    exclusive: tuple[str, ...] = ()  # tools whose exclusive intent the request has, by key
 
     @property
     def offered(self) -> tuple[Candidate, ...]:

@@ -13,6 +13,23 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fingerpost.records import Effect
 
+# What a request can be about: the twelve categories of tools, and official data.
+IntentName = Literal[
+    "files",
+    "code",
+    "system",
+    "web_search",
+    "web_page",
+    "data",
+    "communication",
+    "planning",
+    "knowledge",
+    "media",
+    "commerce",
+    "time_place",
+    "official_data",
+]
+
 
 class Section(BaseModel):
     """A part of the settings: unknown names are errors, values do not change."""
@@ -273,7 +290,10 @@ class ToolOverride(Section):
     needs_summary: bool | None = Field(default=None, description="Its replies are summarised")
     keywords: tuple[str, ...] | None = Field(default=None, description="Words that speak for it")
     weight: float | None = Field(default=None, ge=0, description="How much those words count")
-    exclusive_intent: str | None = Field(default=None, description="The one intent it serves")
+    exclusive_intent: IntentName | None = Field(
+        default=None,
+        description="For a request with this intent (or with one of `keywords`) only it is offered",
+    )
     purpose: str | None = Field(default=None, description="What it is for, in the instructions to a model")
     when: tuple[str, ...] | None = Field(default=None, description="When to use it, in the instructions")
     when_not: tuple[str, ...] | None = Field(default=None, description="When not to")

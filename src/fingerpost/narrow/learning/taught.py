@@ -68,6 +68,11 @@ class Taught:
             named=tuple(one.text.casefold() for one in query.signals.mentions if one.kind == "tool"),
         )
 
+    @property
+    def settled(self) -> frozenset[int]:
+        """The tools that corrections agree on."""
+        return frozenset(row for row, said in self.corrections.items() if said.settled)
+
     def weighed(self, columns: Columns) -> Iterator[Share]:
         """What people said, for and against."""
         points = np.zeros(columns.size, np.float32)
@@ -83,8 +88,7 @@ class Taught:
         yield from self._preferred(columns, scores, eligible)
 
     def _settled(self, columns: Columns, scores: Scores, eligible: Rows) -> Iterator[Share]:
-        agreed = [row for row, said in self.corrections.items() if said.settled and row not in self.barred]
-        agreed = [row for row in agreed if row in eligible]
+        agreed = [row for row in self.settled if row not in self.barred and row in eligible]
         if not agreed:
             return
         first = max(agreed, key=lambda row: self.corrections[row].right - self.corrections[row].wrong)

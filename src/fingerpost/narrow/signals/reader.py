@@ -18,6 +18,7 @@ from fingerpost.narrow.signals.entities import entities
 from fingerpost.narrow.signals.intents import intents
 from fingerpost.narrow.signals.mentions import MentionFinder
 from fingerpost.narrow.signals.naming import is_ordinary, spoken_name
+from fingerpost.narrow.signals.official import official_data
 from fingerpost.narrow.signals.urgency import is_urgent
 from fingerpost.records import Signals, ToolCard
 
@@ -49,7 +50,7 @@ class SignalReader:
         return Signals(
             language=language,
             gloss=telegram(glossed) if language == HEBREW else "",
-            intents=intents(text, glossed, held),
+            intents=(*intents(text, glossed, held), *official_data(text)),
             urgent=is_urgent(text),
             mentions=self._mentions.find(text, glossed),
             entities=held,
