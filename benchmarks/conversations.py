@@ -5,7 +5,8 @@
 
 The conversations are in data/conversations.txt, their tools in data/conversation_tools.json; both were
 written for this benchmark. Every turn goes through `Router.narrow` with what was said before it, as a
-conversation of its own, with server pre-selection off and forced on. No model is asked.
+conversation of its own, with server pre-selection off, forced on, and by a model: a scripted one that
+chooses, once in a conversation, exactly the server of the first turn that needs a tool.
 
 - missed: turns that need a tool and are offered none
 - unneeded: turns that need none and are offered some, which is the most that a model could use in vain
@@ -30,13 +31,14 @@ from rich.console import Console
 from rich.table import Table
 
 from fingerpost import Router, Settings
+from fingerpost.llm import ModelRequest
 from fingerpost.records import Message, Narrowing
-from fingerpost.testing import ToolServer, tool_server
+from fingerpost.testing import ScriptedModel, ToolServer, tool_server
 
 DATA: Final = Path(__file__).parent / "data"
 VECTORS_S: Final = 120.0
 HELD_OUT: Final = 3  # every third conversation
-MODES: Final = ("off", "on")
+MODES: Final = ("off", "on", "model")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,20 +128,39 @@ def servers() -> list[ToolServer]:
     return [tool_server(name, tools) for name, tools in recorded.items()]
 
 
+def first_choice(conversations: Iterable[Conversation]) -> ScriptedModel:
+    """A model that chooses the server of the first turn that needs a tool, and no other."""
+    tools = json.loads((DATA / "conversation_tools.json").read_text(encoding="utf-8"))
+    homes = {tool["name"]: server for server, found in tools.items() for tool in found}
+    first = {
+        turn.text: next((homes[name] for later in one.turns[at:] for name in sorted(later.tools)), "clock")
+        for one in conversations
+        for at, turn in enumerate(one.turns)
+    }
+
+    def choose(request: ModelRequest) -> str:
+        asked = json.loads(request.messages[-1].text.splitlines()[-1])["text"]
+        return json.dumps({"relevant_servers": [first[asked]], "reasoning": "the first subject"})
+
+    return ScriptedModel(choose)
+
+
 async def measure(
     conversations: Iterable[Conversation], folder: Path, *, smart: str = "off", dense: bool = True
 ) -> list[Result]:
     """Every turn of every conversation, each conversation under an id of its own."""
+    conversations = list(conversations)
     settings = Settings.model_validate(
         {
             "store": {"url": f"sqlite:///{folder}/{smart}.db"},
             "narrow": {"vectors": str(folder / "vectors")},
-            "smart_routing": {"mode": smart},
+            "smart_routing": {"mode": "on" if smart == "model" else smart},
             "flags": {"dense_scores": dense},
         }
     )
     results: list[Result] = []
-    async with Router([server.spec() for server in servers()], settings=settings) as router:
+    model = first_choice(conversations) if smart == "model" else None
+    async with Router([server.spec() for server in servers()], settings=settings, model=model) as router:
         await router.connect()
         await router.settle(VECTORS_S)
         for conversation in conversations:
@@ -226,7 +247,7 @@ def run(*, modes: Sequence[str] = MODES, wrong: bool = False, dense: bool = True
 
 def main() -> None:
     reader = argparse.ArgumentParser(prog="python -m benchmarks.conversations", description=__doc__)
-    reader.add_argument("--smart", choices=MODES, help="server pre-selection off or on; both by default")
+    reader.add_argument("--smart", choices=MODES, help="server pre-selection; all three by default")
     reader.add_argument("--lexical", action="store_true", help="words alone, no encoder")
     reader.add_argument("--show", action="store_true", help="list wrong turns, none of them held out")
     asked = reader.parse_args()

@@ -206,10 +206,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "E2": Requirement("One light model call picks servers"),
     "E3": Requirement("The prompt lists servers in a stable order; the full conversation goes in"),
     "E4": Requirement("In doubt more servers; failure means all tools"),
-    "E5": Requirement(
-        "One model call per conversation picks servers; later turns widen its choice",
-        "the first choice of servers is a wall for the rest of the conversation (issue 20: 4)",
-    ),
+    "E5": Requirement("One model call per conversation picks servers; later turns widen its choice"),
     "E6": Requirement("Events smart_routing_start and smart_routing_end"),
     "E7": Requirement(
         "Metrics of smart routing",

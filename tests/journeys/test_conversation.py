@@ -16,6 +16,7 @@ from fingerpost.events import HistorySummarised, ModelAnswered, SmartRoutingEnd
 from fingerpost.llm import ModelReply, ModelRequest, ModelUsage
 from fingerpost.records import Message, RouteOutcome
 from fingerpost.router import Route
+from fingerpost.store.journal import Recorded
 from fingerpost.testing import ScriptedModel, ToolServer, tool_server
 from tests.journeys.recorder import READS, as_remembered, remembered, tool
 from tests.journeys.world import house, playing, review, select, settings
@@ -130,9 +131,9 @@ async def test_the_servers_of_a_conversation_are_chosen_once_for_all_its_request
 
     def play(request: ModelRequest) -> str:
         name = "answer" if request.schema is None else request.schema.name
-        if name in ("selection", "review", "answer"):
-            return {"selection": select(None), "review": review(), "answer": "Nothing was found."}[name]
-        return choose(request)
+        if name == "selection":
+            return select(_tools_in(request)[0], {"title": "milk"})
+        return {"review": review(), "answer": "It was found."}.get(name) or choose(request)
 
     specs = [server.spec() for server in servers]
     async with house(tmp_path, specs, ScriptedModel(play)) as router:
@@ -148,6 +149,107 @@ async def test_the_servers_of_a_conversation_are_chosen_once_for_all_its_request
         await router.store.journal.flush()
         ends = [entry.event for entry in await router.store.journal.events(kinds=("smart_routing_end",))]
         assert len([event for event in ends if isinstance(event, SmartRoutingEnd) and event.success]) == 2
+
+
+SUBJECTS = {
+    "clock": (
+        "get_current_time",
+        "The current time in a city or time zone.",
+        "What time is it in Tokyo now?",
+    ),
+    "sqlite": ("list_tables", "List the tables of the database.", "Which tables does the database have?"),
+    "post": ("search_mail", "Search the mailbox for messages.", "Search my mailbox for the invoice of Dana"),
+    "sky": ("get_forecast", "The weather forecast for a city.", "What is the weather forecast for Oslo?"),
+    "tracker": (
+        "list_issues",
+        "List the open issues of a repository.",
+        "List the open issues of the repository",
+    ),
+    "disk": ("read_file", "Read the contents of a file.", "Read the file notes.md"),
+}
+
+
+def subjects() -> list[ToolServer]:
+    """Six servers, each about something else, with tools that have nothing to do with any request here."""
+    return [
+        tool_server(
+            name,
+            [
+                tool(found, about, "subject", **READS),
+                *(tool(f"{name}_{n}", f"Archive box {n} of {name}.", "subject", **READS) for n in range(6)),
+            ],
+        )
+        for name, (found, about, _) in SUBJECTS.items()
+    ]
+
+
+@proves("E5")
+@pytest.mark.parametrize("by", ["scores", "model"])
+async def test_a_conversation_that_changes_its_subject_finds_the_right_server_each_time(
+    tmp_path: Path, by: str
+) -> None:
+    choices: list[ModelRequest] = []
+
+    def choose(request: ModelRequest) -> str:
+        choices.append(request)
+        return json.dumps({"relevant_servers": ["clock"], "reasoning": "the time was asked for"})
+
+    model = ScriptedModel(choose) if by == "model" else None
+    specs = [server.spec() for server in subjects()]
+    async with house(tmp_path, specs, model, smart_routing={"mode": "on"}) as router:
+        found: dict[str, str] = {}
+        for server, (_, _, request) in SUBJECTS.items():
+            narrowing = await router.narrow(request, conversation="ses_six", asked_for_tools=True)
+            found[server] = narrowing.shortlist.offered[0].tool
+        assert found == {server: f"{server}/{tool}" for server, (tool, _, _) in SUBJECTS.items()}
+        assert len(choices) == (1 if by == "model" else 0)
+        ends = [entry.event for entry in await _journal(router, "smart_routing_end")]
+    if by == "model":
+        widened = [event for event in ends if isinstance(event, SmartRoutingEnd) and event.by == "widened"]
+        assert [event.widened for event in widened] == [
+            ("sqlite",),
+            ("post",),
+            ("sky",),
+            ("tracker",),
+            ("disk",),
+        ]
+        assert "sqlite has one of the best tools" in widened[0].reasoning
+
+
+async def _journal(router: Router, kind: str) -> list[Recorded]:
+    await router.store.journal.flush()
+    return await router.store.journal.events(kinds=(kind,))
+
+
+@proves("E5")
+async def test_a_model_that_takes_none_of_the_offered_tools_is_shown_those_of_other_servers(
+    tmp_path: Path,
+) -> None:
+    offers: list[list[str]] = []
+
+    def play(request: ModelRequest) -> str:
+        name = "answer" if request.schema is None else request.schema.name
+        if name == "relevant_servers":
+            return json.dumps({"relevant_servers": ["clock"], "reasoning": "a guess"})
+        if name == "selection":
+            offers.append(_tools_in(request))
+            found = "sqlite__list_tables" in offers[-1]
+            return select("sqlite__list_tables", {"subject": "all"}) if found else select(None)
+        return review() if name == "review" else "There is one table."
+
+    servers = subjects()
+    specs = [server.spec() for server in servers]
+    async with house(tmp_path, specs, ScriptedModel(play), smart_routing={"mode": "on"}) as router:
+        route = await router.route("Which tables does the database have?", conversation="ses_none")
+    assert [any(tool.startswith("sqlite__") for tool in offer) for offer in offers] == [False, True]
+    assert route.sources == ("sqlite/list_tables",), route.trace
+
+
+def _tools_in(request: ModelRequest) -> list[str]:
+    """The names a selecting model may take."""
+    assert request.schema is not None
+    shape: Any = request.schema.schema
+    return [name for name in shape["properties"]["tool"]["enum"] if name is not None]
 
 
 # -- models -----------------------------------------------------------------------------------------

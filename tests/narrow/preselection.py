@@ -43,7 +43,8 @@ class Desk:
         self.sink = MemorySink()
         settings = SmartRoutingSettings.model_validate(options.pop("settings", {}))
         self.picker = ServerPicker(settings, self.sink, model=model, **options)
-        self.scored = 0
+        self.usual = leading(*(("calendar", "mail", "maps") if model is None else ()))
+        self.asked = self.scored = 0
 
     async def choose(
         self,
@@ -54,10 +55,13 @@ class Desk:
         tools: Snapshot | None = None,
         scores: Mapping[str, Sequence[float]] | None = None,
         signals: Signals | None = None,
+        caller: str | None = None,
     ) -> ServerChoice:
+        self.asked += 1
+
         def found() -> Mapping[str, Sequence[float]]:
             self.scored += 1
-            return leading("calendar", "mail", "maps") if scores is None else scores
+            return self.usual if scores is None else scores
 
         return await self.picker.choose(
             text,
@@ -65,7 +69,8 @@ class Desk:
             conversation,
             snapshot() if tools is None else tools,
             found,
-            "pkt_1",
+            f"pkt_{self.asked}",
+            caller=caller,
             signals=signals,
         )
 

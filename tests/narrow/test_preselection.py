@@ -130,13 +130,13 @@ async def test_scores_that_cannot_be_had_leave_all_tools():
 
 
 @proves("E5")
-async def test_a_conversation_is_decided_once_and_keeps_its_servers():
+async def test_a_model_decides_once_in_a_conversation_and_its_servers_are_kept():
     model = ScriptedModel([chosen("mail"), chosen("maps")])
     desk = Desk(model)
     first = await desk.choose("write to Dana", conversation="one")
-    later = await desk.choose("and now something quite different", conversation="one")
+    later = await desk.choose("and to her brother", conversation="one", scores=leading("mail"))
     assert first.servers == later.servers == ("mail",)
-    assert first.milliseconds > later.milliseconds == 0
+    assert later.widened == ()
     assert (await desk.choose("find the way", conversation="two")).servers == ("maps",)
     assert len(model.asked) == len(desk.starts) == len(desk.ends) == 2
 
@@ -156,8 +156,61 @@ async def test_a_greeting_does_not_decide_for_the_whole_conversation():
     flat = {name: [0.01] for name in SERVERS}
     assert (await desk.choose("hello there", conversation="one", scores=flat)).servers == SERVERS
     assert (await desk.choose("write to Dana", conversation="one")).servers == ("calendar", "mail", "maps")
-    assert (await desk.choose("thanks!", conversation="one", scores=flat)).left_out
-    assert len(desk.ends) == 2
+    assert (await desk.choose("thanks!", conversation="one", scores=flat)).servers == SERVERS
+    assert len(desk.ends) == 3
+
+
+@proves("E5")
+async def test_without_a_model_every_turn_is_chosen_for_anew():
+    desk = Desk()
+    await desk.choose("write to Dana", conversation="one")
+    choice = await desk.choose(
+        "find a song", conversation="one", scores=leading("music", "github", "weather")
+    )
+    assert choice.servers == ("github", "music", "weather")
+
+
+@proves("E5")
+async def test_a_turn_whose_best_tools_lie_outside_a_models_choice_widens_it():
+    desk = Desk(ScriptedModel([chosen("mail")]))
+    await desk.choose("write to Dana", conversation="one")
+    widened = await desk.choose("play it", conversation="one", scores=leading("music"))
+    assert (widened.servers, widened.widened, widened.by) == (("mail", "music"), ("music",), "model")
+    assert (await desk.choose("thanks", conversation="one")).servers == ("mail", "music")
+    assert [(end.by, end.widened, end.relevant_servers) for end in desk.ends] == [
+        ("model", (), ("mail",)),
+        ("widened", ("music",), ("mail", "music")),
+    ]
+    assert desk.ends[1].reasoning == "music has one of the best tools (0.80)"
+
+
+@proves("E5")
+async def test_scores_that_cannot_be_had_in_a_later_turn_let_all_servers_in():
+    desk = Desk(ScriptedModel([chosen("mail")]))
+    await desk.choose(conversation="one")
+
+    def broken() -> dict[str, list[float]]:
+        raise ZeroDivisionError
+
+    choice = await desk.picker.choose("x", (), "one", snapshot(), broken)
+    assert choice.servers == SERVERS
+    assert not desk.ends[1].success
+
+
+@proves("E5")
+async def test_a_choice_is_kept_for_its_caller_alone_and_not_for_ever():
+    now = 0.0
+    model = ScriptedModel(lambda _: chosen("mail"))
+    desk = Desk(model, settings={"keep_minutes": 10}, clock=lambda: now)
+    for caller in ("dana", "ruth", "dana"):
+        await desk.choose(conversation="one", caller=caller)
+    assert len(model.asked) == 2
+    now = 10 * 60
+    await desk.choose(conversation="one", caller="dana")
+    assert len(model.asked) == 2
+    now += 10 * 60 + 1
+    await desk.choose(conversation="one", caller="dana")
+    assert len(model.asked) == 3
 
 
 @proves("E5")
@@ -232,9 +285,6 @@ async def test_only_so_many_conversations_are_remembered():
     for conversation in ("a", "b", "a", "c", "a", "b"):  # c drops b, the longest unused
         await desk.choose(conversation=conversation)
     assert len(model.asked) == 4
-    desk.picker.end("a")
-    await desk.choose(conversation="a")
-    assert len(model.asked) == 5
 
 
 @proves("E6")

@@ -96,6 +96,32 @@ async def test_one_can_ask_what_was_offered_why_and_how_it_went(clerk: Person) -
     assert "There is no /tolls. Did you mean /tools?" in done.stderr
 
 
+@proves("E5", "W9")
+async def test_a_conversation_may_change_its_subject_and_why_tells_what_was_offered_for_it(
+    person: Person,
+) -> None:
+    person.has("clock", [tool("get_current_time", "The current time in a city or time zone.")])
+    person.has("sqlite", [tool("list_tables", "List the tables of the database.")])
+    for number in range(4):
+        person.has(
+            f"box{number}", [tool(f"box{number}_{n}", f"Shelf {n} of box {number}.") for n in range(3)]
+        )
+    person.writes("fingerpost.toml", '[flags]\ndense_scores = false\n[smart_routing]\nmode = "on"\n')
+    why = "/why sqlite/list_tables"
+    lines = [
+        "What time is it in Tokyo right now?",
+        why,
+        "Which tables does the database have?",
+        why,
+        "/tools",
+    ]
+    done = await runs(person, "chat", "--mode", "keyless", stdin="\n".join(lines))
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.split("sqlite/list_tables is offered, number 1", maxsplit=1)
+    assert "sqlite/list_tables is not offered" in first, done.stdout
+    assert "offered for the last request: sqlite/list_tables" in second
+
+
 @proves("C6", "W9")
 async def test_a_line_approves_what_waits_and_another_request_never_does(clerk: Person) -> None:
     file = clerk.home / "desk" / "new.md"

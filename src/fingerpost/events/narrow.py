@@ -27,7 +27,7 @@ class RequestNarrowed(PacketEvent):
 
 @frozen
 class SmartRoutingStart(Event):
-    """The servers of a conversation are about to be chosen."""
+    """The servers of a turn are about to be chosen, or an earlier choice widened."""
 
     conversation: str | None
     total_tools: int
@@ -41,7 +41,7 @@ class SmartRoutingStart(Event):
 
 @frozen
 class SmartRoutingEnd(Event):
-    """The servers of a conversation were chosen; on failure all of them stay."""
+    """The servers of a turn were chosen, or an earlier choice widened; on failure all of them stay."""
 
     conversation: str | None
     total_tools: int
@@ -54,7 +54,10 @@ class SmartRoutingEnd(Event):
     tokens_saved: int
     success: bool
     error: str | None = None
+    widened: tuple[str, ...] = ()  # servers added to an earlier choice; `by` is "widened" then
 
     def summary(self) -> str:
+        if self.widened:
+            return f"widened by {', '.join(self.widened)}: {self.reasoning}"
         kept = f"{self.filtered_tools} of {self.total_tools} tools on {', '.join(self.relevant_servers)}"
         return kept if self.success else f"{kept}; {self.error}"

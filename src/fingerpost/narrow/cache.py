@@ -64,7 +64,7 @@ def key_of(request: NarrowRequest, *, catalog: int, ready: float) -> Hashable:
         ready,
         request.allowed,
         frozenset((key, hidden.rule, hidden.reason) for key, hidden in request.hidden.items()),
-        request.servers,
+        None if request.servers is None else (request.servers.servers, request.servers.by == "off"),
         frozenset(request.health.items()),
         request.max_tools,
         request.used,

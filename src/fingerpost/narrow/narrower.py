@@ -149,7 +149,7 @@ class Narrower:
         key = key_of(request, catalog=self._generation, ready=self._ready)
         found = self._recent.get(key)
         if found is not None:
-            return replace(found, shortlist=replace(found.shortlist, cached=True))
+            return replace(found, servers=request.servers, shortlist=replace(found.shortlist, cached=True))
         made = self._work(request)
         self._recent.put(key, made)
         return made

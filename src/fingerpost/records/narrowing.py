@@ -108,12 +108,13 @@ class HiddenTool:
 
 @frozen
 class ServerChoice:
-    """Which servers a conversation works with, and who decided."""
+    """Which servers a turn of a conversation works with, and who decided."""
 
     servers: tuple[str, ...]
     left_out: tuple[str, ...] = ()
     by: str = "scores"  # "scores", "model", "remembered", or "off" (below the thresholds, or switched off)
     reasoning: str = ""
+    widened: tuple[str, ...] = ()  # of `servers`: added after the choice, because a later turn needed them
     milliseconds: float = 0.0
 
 

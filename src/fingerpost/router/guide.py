@@ -130,11 +130,13 @@ class Guide:
         *,
         text: str | None = None,
         model: ChatModel | None = None,
+        none_taken: bool = False,
     ) -> tuple[Narrowing, tuple[PacketEvent, ...]]:
         """The answer for a packet that is on its way, and the facts to be told about it.
 
         `text` is what is looked for, where that is not the request itself but what is left of it;
-        `model` chooses servers, where one is asked for that.
+        `model` chooses servers, where one is asked for that. `none_taken`: a model was offered tools for
+        it and took none, so more servers are looked at.
         """
         if await self._past.refresh():
             self._narrower.forget()
@@ -144,7 +146,9 @@ class Guide:
         if text is not None:
             request = replace(request, text=text)
         gate = self._settings.flags.need_gate and not wanted.get("asked_for_tools", False)
-        choice = await self._servers(snapshot, request, view, packet.packet_id, model=model, gate=gate)
+        choice = wanted.get("chosen_servers") or await self._servers(
+            snapshot, request, view, packet.packet_id, model=model, gate=gate, none_taken=none_taken
+        )
         narrowing = await self._narrower.look(snapshot, replace(request, servers=choice))
         narrowing = replace(narrowing, packet_id=packet.packet_id)
         if gate:
@@ -189,12 +193,13 @@ class Guide:
         *,
         model: ChatModel | None,
         gate: bool,
+        none_taken: bool,
     ) -> ServerChoice | None:
-        """The servers of the conversation; None where there is nothing to choose or nothing to choose for."""
+        """The servers of this turn; None where there is nothing to choose or nothing to choose for."""
         if request.allowed is not None or not self._picker.is_on(len(view.visible.cards), view.servers):
             return None
         signals = await self.read(request.text)
-        new = not self._picker.has_chosen(request.conversation)
+        new = not self._picker.has_chosen(request.conversation, caller=request.caller)
         if gate and new and await anyio.to_thread.run_sync(self._narrower.needs_none, request, signals):
             return None  # nobody is asked which servers a greeting needs
 
@@ -209,8 +214,10 @@ class Guide:
             view.visible,
             scores,
             packet_id,
+            caller=request.caller,
             signals=signals,
             model=model,
+            none_taken=none_taken,
             remembered=await self._remembered(request, view, signals) if new else frozenset(),
             taught=await self._taught(request, view, signals),
         )

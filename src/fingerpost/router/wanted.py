@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from fingerpost.llm.base import OnText
-from fingerpost.records import Json, JsonObject, Message, Mode, Scope
+from fingerpost.records import Json, JsonObject, Message, Mode, Scope, ServerChoice
 
 
 class Circumstances(TypedDict, total=False):
@@ -36,6 +36,7 @@ class Wanted(TypedDict, total=False):
     server: str | None  # only tools of this one
     max_tools: int | None
     used: tuple[str, ...]  # tools this conversation has used, the latest last
+    chosen_servers: ServerChoice | None  # chosen already: no others are looked for
     about: str | None  # a tool to explain however far behind it came in
     asked_for_tools: bool  # the tools are wanted whether or not the request needs one
 

@@ -55,6 +55,9 @@ class SmartRoutingSettings(Section):
     mode: Literal["auto", "on", "off"] = Field(default="auto", description="auto: on above both thresholds")
     max_tools: int = Field(default=30, ge=0, description="auto needs more tools than this")
     max_servers: int = Field(default=4, ge=0, description="auto needs more servers than this")
+    keep_minutes: float = Field(
+        default=60.0, gt=0, description="A model's choice is forgotten when its conversation rests so long"
+    )
     temperature: float = Field(default=0.1, ge=0, le=2, description="For the server-selecting model")
     max_tokens: int = Field(default=300, ge=1, le=100_000, description="For the server-selecting model")
     prompt: str | None = Field(

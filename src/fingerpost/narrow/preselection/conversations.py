@@ -1,11 +1,13 @@
-"""What was decided for each conversation, kept for all its turns.
+"""The servers a model chose for each conversation, kept for its later turns.
 
-Turns of one conversation that arrive together share one decision: the first one
-makes it, the others wait. When the first is cancelled, the next one takes over.
+Turns of one conversation that arrive together share one model call: the first one
+makes it, the others wait. When the first is cancelled, the next one takes over. A choice
+that is not used for a while is forgotten, and so is the oldest when there are too many.
 """
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -17,13 +19,13 @@ from fingerpost.frozen import frozen
 
 @frozen
 class Decision:
-    """The servers a conversation keeps, and those there were when it was decided."""
+    """The servers that are kept, and those there were when it was decided."""
 
     kept: frozenset[str]
     known: frozenset[str]
     by: str
     reasoning: str
-    lasting: bool = True  # False: nothing was decided, the next turn may
+    widened: tuple[str, ...] = ()  # of `kept`: added by later turns, in this order
 
 
 @dataclass(slots=True)
@@ -33,45 +35,51 @@ class _Running:
 
 
 class Conversations:
-    """The newest conversations, the longest unused forgotten first."""
+    """The newest conversations: at most `limit`, each until it was not used for `seconds`."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(
+        self, limit: int, *, seconds: Callable[[], float], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._limit = limit
-        self._decided: OrderedDict[str, Decision] = OrderedDict()
+        self._seconds = seconds
+        self._clock = clock
+        self._decided: OrderedDict[str, tuple[Decision, float]] = OrderedDict()
         self._running: dict[str, _Running] = {}
 
     def __contains__(self, conversation: str) -> bool:
-        return conversation in self._decided
+        return self._find(conversation) is not None
+
+    def _find(self, conversation: str) -> Decision | None:
+        found = self._decided.get(conversation)
+        if found is not None and self._clock() - found[1] > self._seconds():
+            del self._decided[conversation]
+            return None
+        return None if found is None else found[0]
 
     async def decided(self, conversation: str, decide: Callable[[], Awaitable[Decision]]) -> Decision:
         """The decision of this conversation, made by `decide` if there is none."""
-        while (known := self._decided.get(conversation)) is None:
+        while (known := self._find(conversation)) is None:
             running = self._running.get(conversation)
             if running is None:
                 return await self._decide(conversation, decide)
             await running.done.wait()
             if running.result is not None:
                 return running.result
-        self._decided.move_to_end(conversation)
+        self.keep(conversation, known)
         return known
 
     async def _decide(self, conversation: str, decide: Callable[[], Awaitable[Decision]]) -> Decision:
         running = self._running[conversation] = _Running()
         try:
             running.result = await decide()
-            if running.result.lasting:
-                self.keep(conversation, running.result)
+            self.keep(conversation, running.result)
             return running.result
         finally:
             del self._running[conversation]
             running.done.set()
 
     def keep(self, conversation: str, decision: Decision) -> None:
-        self._decided[conversation] = decision
+        self._decided[conversation] = (decision, self._clock())
         self._decided.move_to_end(conversation)
         while len(self._decided) > self._limit:
             self._decided.popitem(last=False)
-
-    def end(self, conversation: str) -> None:
-        """This conversation is over; whoever takes up its id begins anew."""
-        self._decided.pop(conversation, None)

@@ -1,10 +1,10 @@
-"""Chooses the servers of a conversation, once, and never stands in its way.
+"""Chooses the servers of each turn, and never stands in its way.
 
-With a model one light call chooses; without, the scores of the tools do. Whatever
-goes wrong, all servers stay and the developer finds the reason in the
-`smart_routing_end` event. A choice holds for all turns of its conversation, but it
-only ever grows: a server that joins the catalog later, or that the person names,
-is let in.
+With a model one light call chooses, once in a conversation, and its choice is kept: a
+start, not a wall. A later turn adds the servers of its best tools, those the person names
+and, where a model takes none of the tools it is offered, the next best. Without a model
+the scores of the tools choose, each turn anew. Whatever goes wrong, all servers stay and
+the developer finds the reason in the `smart_routing_end` event.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fingerpost.narrow.preselection.names import ServerNames
 from fingerpost.narrow.preselection.prompt import TEMPLATE, question
 from fingerpost.narrow.preselection.reading import ASKED, read_choice
 from fingerpost.narrow.preselection.relations import related_servers
-from fingerpost.narrow.preselection.scores import pick_by_scores
+from fingerpost.narrow.preselection.scores import best_outside, pick_by_scores
 from fingerpost.records import Message, ServerChoice, Signals, ToolCard
 from fingerpost.redaction import scrub
 from fingerpost.settings import SmartRoutingSettings
@@ -39,7 +39,9 @@ PATIENCE: Final = 20.0  # seconds for the model; a light call that takes longer 
 CONVERSATIONS: Final = 1000
 _LONGEST_ERROR: Final = 300
 REMEMBERED: Final = "remembered"
+WIDENED: Final = "widened"
 ALL_STAY: Final = "the servers could not be chosen, so all stay"
+NONE_TAKEN: Final = "none of the offered tools was taken"
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class _Turn:
     text: str
     history: Sequence[Message]
     conversation: str | None
+    caller: str | None
     snapshot: Snapshot
     scores: ServerScores
     signals: Signals
@@ -57,6 +60,13 @@ class _Turn:
     model: ChatModel | None
     remembered: frozenset[str] = frozenset()  # were right for the same request before
     taught: frozenset[str] = frozenset()  # people said that one of its tools is the right one
+    none_taken: bool = False  # a model took none of the tools it was offered for this turn
+
+    @property
+    def place(self) -> str | None:
+        """What a choice is kept by: the conversation, which is its caller's; alone, the request itself."""
+        kept_by = self.conversation or self.packet_id
+        return None if kept_by is None else _place(self.caller, kept_by)
 
     @cached_property
     def servers(self) -> frozenset[str]:
@@ -95,7 +105,7 @@ def is_wanted(settings: SmartRoutingSettings, *, tools: int, servers: int) -> bo
 
 
 class ServerPicker:
-    """Chooses servers by `model`, or by scores where there is none.
+    """Chooses servers by `model` once in a conversation, or by scores each turn where there is none.
 
     `live` gives the settings as they are at each request, where they may change meanwhile.
     """
@@ -111,6 +121,7 @@ class ServerPicker:
         count: Count = quarter,
         patience: float = PATIENCE,
         conversations: int = CONVERSATIONS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._live = live or (lambda: settings)
         self._events = events
@@ -118,19 +129,17 @@ class ServerPicker:
         self._template = template
         self._patience = patience
         self._costs = DefinitionCosts(count)
-        self._conversations = Conversations(conversations)
+        self._conversations = Conversations(
+            conversations, seconds=lambda: self._live().keep_minutes * 60, clock=clock
+        )
 
     def is_on(self, tools: int, servers: int) -> bool:
         """Whether there is something to choose, and it is wanted."""
         return is_wanted(self._live(), tools=tools, servers=servers)
 
-    def has_chosen(self, conversation: str | None) -> bool:
-        """Whether this conversation has its servers already."""
-        return conversation is not None and conversation in self._conversations
-
-    def end(self, conversation: str) -> None:
-        """This conversation is over."""
-        self._conversations.end(conversation)
+    def has_chosen(self, conversation: str | None, *, caller: str | None = None) -> bool:
+        """Whether a model chose for this conversation already."""
+        return conversation is not None and _place(caller, conversation) in self._conversations
 
     async def choose(
         self,
@@ -141,18 +150,21 @@ class ServerPicker:
         scores: ServerScores,
         packet_id: str | None = None,
         *,
+        caller: str | None = None,
         signals: Signals | None = None,
         model: ChatModel | None = None,
         remembered: frozenset[str] = frozenset(),
         taught: frozenset[str] = frozenset(),
+        none_taken: bool = False,
     ) -> ServerChoice:
         """The servers for this turn. Never raises: in doubt, all of them.
 
         `model` is asked instead of the picker's own, by whoever counts what it costs.
-        `scores` is asked, in a worker thread, only where there is no model. Whatever
+        `scores` is asked in a worker thread, unless a model has just chosen. Whatever
         policy hides from the caller must not be in `snapshot`: a model is shown it.
         `remembered` servers were right for the same request before: they are kept beside those that
         the scores keep, and no model is asked. `taught` ones are kept like those the request names.
+        `none_taken`: a model took none of the tools of the servers chosen for this turn.
         """
         began = time.perf_counter()
         settings = self._live()
@@ -160,6 +172,7 @@ class ServerPicker:
             text,
             history,
             conversation,
+            caller,
             snapshot,
             scores,
             signals or Signals(),
@@ -168,53 +181,78 @@ class ServerPicker:
             None if remembered else model or self._model,
             remembered,
             taught,
+            none_taken,
         )
         if not is_wanted(settings, tools=len(snapshot.cards), servers=len(turn.servers)):
             return ServerChoice(servers=tuple(sorted(turn.servers)), by="off")
-        again = False
-        if conversation is None:
-            decision = await self._decide(turn)
-        else:
-            again = conversation in self._conversations
-            decision = await self._conversations.decided(conversation, lambda: self._decide(turn))
-            decision = self._widened(conversation, decision, turn)
+        decision = await self._decision(turn)
         kept = turn.servers & (decision.kept | (turn.servers - decision.known)) or turn.servers
         return ServerChoice(
             servers=tuple(sorted(kept)),
             left_out=tuple(sorted(turn.servers - kept)),
             by=decision.by,
             reasoning=decision.reasoning,
-            # A remembered choice is the same value every time, which lets a narrowing be remembered, too.
-            milliseconds=0.0 if again else round((time.perf_counter() - began) * 1000, 3),
+            widened=tuple(server for server in decision.widened if server in kept),
+            milliseconds=round((time.perf_counter() - began) * 1000, 3),
         )
 
-    def _widened(self, conversation: str, decision: Decision, turn: _Turn) -> Decision:
-        """A server the person names now is let in, and stays."""
-        if turn.mentions <= decision.kept:
+    async def _decision(self, turn: _Turn) -> Decision:
+        """Of a model, made now or in an earlier turn and widened for this one; else of the scores."""
+        place = turn.place
+        if place is None or (turn.model is None and place not in self._conversations):
+            return await self._decide(turn)
+        made_now: list[Decision] = []
+
+        async def decide() -> Decision:
+            made_now.append(await self._decide(turn))
+            return made_now[0]
+
+        decision = await self._conversations.decided(place, decide)
+        return decision if made_now else await self._widen(place, decision, turn)
+
+    async def _widen(self, place: str, decision: Decision, turn: _Turn) -> Decision:
+        """The decision with the servers this turn adds to it, which stay."""
+        outside = (turn.servers & decision.known) - decision.kept
+        if not outside:
             return decision
-        wider = replace(decision, kept=decision.kept | turn.mentions)
-        if decision.lasting:
-            self._conversations.keep(conversation, wider)
+        run = _Run(by=WIDENED)
+        try:
+            added, reasoning = await self._added(turn, decision.kept)
+        except Exception as error:  # noqa: BLE001 - a scorer may fail in any way; the request goes on
+            run.error = _described(error)
+            added, reasoning = outside, ALL_STAY
+        if not added & outside:
+            return decision
+        new = tuple(sorted(added & outside))
+        wider = replace(decision, kept=decision.kept | added, widened=(*decision.widened, *new))
+        self._conversations.keep(place, wider)
+        self._began(turn)
+        left_out = [card for card in turn.snapshot.cards if card.server not in wider.kept]
+        told = replace(wider, reasoning=reasoning)
+        self._ended(turn, run, told, saved=await self._cost(left_out), widened=new)
         return wider
+
+    async def _added(self, turn: _Turn, kept: frozenset[str]) -> tuple[frozenset[str], str]:
+        """The servers to add, and why."""
+        found = await anyio.to_thread.run_sync(turn.scores)
+        scores = {server: found.get(server, ()) for server in turn.servers}
+        if turn.none_taken:
+            next_best = frozenset(pick_by_scores(scores, turn.mentions).servers) - kept
+            return next_best or turn.servers, NONE_TAKEN
+        best = best_outside(scores, kept)
+        reasons = [f"{server} is named" for server in sorted(turn.mentions - kept)]
+        reasons += [f"{server} has one of the best tools ({best[server]:.2f})" for server in sorted(best)]
+        return turn.mentions | best.keys(), "; ".join(reasons)
 
     async def _decide(self, turn: _Turn) -> Decision:
         """One run, between its two events."""
         run = _Run(by=REMEMBERED if turn.remembered else "scores" if turn.model is None else "model")
-        self._events.emit(
-            SmartRoutingStart(
-                packet_id=turn.packet_id,
-                conversation=turn.conversation,
-                total_tools=len(turn.snapshot.cards),
-                total_servers=len(turn.servers),
-                max_tools=turn.settings.max_tools,
-                max_servers=turn.settings.max_servers,
-            )
-        )
+        self._began(turn)
         everything = Decision(kept=turn.servers, known=turn.servers, by=run.by, reasoning=ALL_STAY)
         try:
             decision = await self._decided(turn, run)
         except Exception as error:  # noqa: BLE001 - a model or a scorer may fail in any way; the request goes on
-            run.error = scrub(f"{type(error).__name__}: {error}")[:_LONGEST_ERROR]
+            run.error = _described(error)
             decision = everything
         except BaseException:
             run.error = "cancelled"
@@ -227,6 +265,8 @@ class ServerPicker:
     async def _decided(self, turn: _Turn, run: _Run) -> Decision:
         if turn.model is not None:
             return await self._by_model(turn.model, turn)
+        if turn.none_taken:
+            return Decision(kept=turn.servers, known=turn.servers, by=run.by, reasoning=NONE_TAKEN)
         found = await anyio.to_thread.run_sync(turn.scores)
         scores = {server: found.get(server, ()) for server in turn.servers}
         choice = pick_by_scores(scores, turn.mentions, related_servers(turn.snapshot, turn.signals))
@@ -238,7 +278,6 @@ class ServerPicker:
             reasoning=f"right for the same request before: {', '.join(sorted(before))}"
             if before
             else choice.reasoning,
-            lasting=bool(choice.left_out),  # a greeting must not decide for the whole conversation
         )
 
     async def _by_model(self, model: ChatModel, turn: _Turn) -> Decision:
@@ -268,7 +307,21 @@ class ServerPicker:
     async def _cost(self, cards: Sequence[ToolCard]) -> int:
         return await anyio.to_thread.run_sync(self._costs.total, cards)
 
-    def _ended(self, turn: _Turn, run: _Run, decision: Decision, *, saved: int) -> None:
+    def _began(self, turn: _Turn) -> None:
+        self._events.emit(
+            SmartRoutingStart(
+                packet_id=turn.packet_id,
+                conversation=turn.conversation,
+                total_tools=len(turn.snapshot.cards),
+                total_servers=len(turn.servers),
+                max_tools=turn.settings.max_tools,
+                max_servers=turn.settings.max_servers,
+            )
+        )
+
+    def _ended(
+        self, turn: _Turn, run: _Run, decision: Decision, *, saved: int, widened: tuple[str, ...] = ()
+    ) -> None:
         self._events.emit(
             SmartRoutingEnd(
                 packet_id=turn.packet_id,
@@ -276,12 +329,21 @@ class ServerPicker:
                 total_tools=len(turn.snapshot.cards),
                 filtered_tools=sum(card.server in decision.kept for card in turn.snapshot.cards),
                 total_servers=len(turn.servers),
-                relevant_servers=tuple(sorted(decision.kept)),
+                relevant_servers=tuple(sorted(decision.kept & turn.servers)),
                 reasoning=decision.reasoning,
                 by=run.by,
                 milliseconds=run.milliseconds,
                 tokens_saved=saved,
                 success=run.error is None,
                 error=run.error,
+                widened=widened,
             )
         )
+
+
+def _place(caller: str | None, conversation: str) -> str:
+    return f"{caller or ''}\n{conversation}"
+
+
+def _described(error: Exception) -> str:
+    return scrub(f"{type(error).__name__}: {error}")[:_LONGEST_ERROR]

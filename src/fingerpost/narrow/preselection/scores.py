@@ -1,8 +1,8 @@
-"""Servers by the scores of their tools, for when there is no model to ask.
+"""Servers by the scores of their tools: chosen each turn without a model, added to the choice of one.
 
 A server counts as the mean of its best few tools: one lucky word in one tool is
-not a server that suits. Whoever stays behind is out for the whole conversation, so
-the cut is far below the best, and where even the best says little there is none.
+not a server that suits. The cut is far below the best, and where even the best says
+little there is none.
 
 The numbers were chosen by looking at eight sets together: five public ones, and the
 requests in this repository (which the encoder has seen) for three catalogs. With them all
@@ -24,6 +24,8 @@ BEST: Final = 3  # tools that speak for their server
 SHARE: Final = 0.35  # of the best server's score: whoever has less stays behind
 LEAST: Final = 3  # servers kept, however clear it is
 FLAT: Final = 0.12  # a best server below this says nothing: all stay
+MOST_BEST: Final = 4  # tools that may add their servers to a choice
+NEAR: Final = 0.7  # of the best tool's score: only tools this good add their server
 
 
 def pick_by_scores(
@@ -52,6 +54,26 @@ def pick_by_scores(
         left_out=tuple(sorted(scores.keys() - wanted)),
         reasoning=_reasoning(leaders, known, [name for name in mentions if name in scores]),
     )
+
+
+def best_outside(
+    scores: Mapping[str, Sequence[float]],
+    kept: Collection[str],
+    *,
+    most: int = MOST_BEST,
+    near: float = NEAR,
+    flat: float = FLAT,
+) -> Mapping[str, float]:
+    """The servers outside `kept` that have one of the turn's best tools, each with that tool's score."""
+    tools = ((score, server) for server, found in scores.items() for score in found if math.isfinite(score))
+    leading = heapq.nlargest(most, tools)
+    if not leading or leading[0][0] < flat:
+        return {}
+    best: dict[str, float] = {}
+    for score, server in leading:
+        if score >= near * leading[0][0] and server not in kept:
+            best.setdefault(server, score)
+    return best
 
 
 def _standing(scores: Sequence[float]) -> float | None:

@@ -178,6 +178,16 @@ class Journey:
         self.narrowing = found
         return found
 
+    async def narrow_wider(self) -> Narrowing:
+        """The same when a model took none of the tools: servers that were left out are looked at, too."""
+        asking = self.asking.copy()
+        asking["asked_for_tools"] = True
+        found, _ = await self.house.guide.found(
+            self.house.snapshot(), self.packet, asking, model=self._chooser(), none_taken=True
+        )
+        self.narrowing = found
+        return found
+
     def _chooser(self) -> ChatModel | None:
         """Whoever chooses servers, counted and told like every other question."""
         pool = self.house.pool

@@ -147,9 +147,9 @@ async def consider(journey: Journey, chosen: Chosen, cards: tuple[ToolCard, ...]
     """Check, review and gate what was chosen; call it if it passes."""
     selection = chosen.selection
     if selection is None:
-        if chosen.problem and _widen(journey, chosen.problem):
-            return Next.AGAIN
-        return Next.ANSWER
+        if chosen.problem:
+            return Next.AGAIN if _widen(journey, chosen.problem) else Next.ANSWER
+        return Next.AGAIN if await _widen_servers(journey) else Next.ANSWER
     acting.selected(journey, selection, alternatives=chosen.alternatives)
     if chosen.remaining or _remaining(journey):
         journey.tell(PlanNoted(packet_id=journey.packet.packet_id, remaining=chosen.remaining))
@@ -253,6 +253,16 @@ def _unfit(journey: Journey, selection: Selection, checked: Checked) -> Route | 
     acting.inject_problem(journey, selection, kind, problem + takes)
     acting.reinject(journey)
     return Next.AGAIN
+
+
+async def _widen_servers(journey: Journey) -> bool:
+    """The model took no tool: look at those of the servers left out, once. Whether there were any."""
+    narrowing = journey.narrowing
+    choice = None if narrowing is None else narrowing.servers
+    if choice is None or not choice.left_out or journey.packet.tool_routing.steps or journey.widened:
+        return False
+    await journey.narrow_wider()
+    return _widen(journey, "none of the offered tools was taken")
 
 
 def _widen(journey: Journey, reason: str) -> bool:

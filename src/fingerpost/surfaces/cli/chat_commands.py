@@ -78,9 +78,8 @@ def _why(chat: Chat, tool: str) -> None:
     elif not tool:
         show_narrowing(chat.last.narrowing, explain=True)
     else:
-        packet = chat.last.packet
-        text, history = packet.content.original_prompt, packet.context.history
-        _, sentences = chat.stage.run(lambda _: explain_tool(chat.stage.router, tool, text, history))
+        last, text = chat.last, chat.last.packet.content.original_prompt
+        _, sentences = chat.stage.run(lambda _: explain_tool(chat.stage.router, tool, text, last))
         print_lines([plain(line) for line in sentences])
 
 

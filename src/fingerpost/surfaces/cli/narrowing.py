@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fingerpost.surfaces.cli.person import person
 
 if TYPE_CHECKING:
-    from fingerpost.records import Message, Narrowing
+    from fingerpost.records import Message, Narrowing, ServerChoice
     from fingerpost.router import Router
 
 VECTOR_SECONDS = 20.0  # a first run makes the vectors of all tools; after so long words alone must do
@@ -21,6 +21,7 @@ async def narrow(
     max_tools: int | None = None,
     about: str | None = None,
     history: tuple[Message, ...] = (),
+    servers: ServerChoice | None = None,
     profile: str | None = None,
 ) -> Narrowing:
     """What narrowing concludes about `text` over the tools that are there now."""
@@ -31,6 +32,7 @@ async def narrow(
         max_tools=max_tools,
         about=about,
         history=history,
+        chosen_servers=servers,
         profile=profile,
         caller=person(),
     )

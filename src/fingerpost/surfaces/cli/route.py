@@ -107,6 +107,8 @@ def _overview(narrowing: Narrowing) -> Iterator[Text]:
         yield Text.assemble(
             ("servers  ", "dim"), plain(f"{', '.join(choice.servers)} of {every}, chosen by {choice.by}")
         )
+        if choice.widened:
+            yield Text.assemble(("widened  ", "dim"), plain(f"by {', '.join(choice.widened)}"))
     how = "words and meaning" if shortlist.dense else "words alone"
     yield Text.assemble(
         ("found    ", "dim"),

@@ -11,8 +11,8 @@ from fingerpost.surfaces.cli.commands import repeatable
 from fingerpost.surfaces.cli.options import house_options, wait_option
 
 if TYPE_CHECKING:
-    from fingerpost.records import Candidate, HiddenTool, Message, Narrowing, ServerChoice
-    from fingerpost.router import Router
+    from fingerpost.records import Candidate, HiddenTool, Narrowing, ServerChoice
+    from fingerpost.router import Route, Router
 
 
 @click.command()
@@ -51,15 +51,13 @@ def why(tool: str, request: tuple[str, ...], **options: Any) -> int:
 
 
 async def explain_tool(
-    router: Router, tool: str, text: str, history: tuple[Message, ...] = ()
+    router: Router, tool: str, text: str, route: Route | None = None
 ) -> tuple[bool, list[str]]:
-    """Whether it is offered, and the sentences that say why."""
-    from fingerpost.surfaces.cli.narrowing import narrow
-
+    """Whether it is offered for `text`, or was for the request of `route`; and the sentences that say why."""
     card = router.tools.find(tool)
     if card is None:
         return False, list(_missing(router, tool))
-    narrowing = await narrow(router, text, about=card.key, history=history)
+    narrowing = await _narrowed(router, text, card.key, route)
     hidden = next((entry for entry in narrowing.shortlist.hidden if entry.tool == card.key), None)
     if hidden is not None:
         return False, [_hidden(hidden)]
@@ -69,7 +67,20 @@ async def explain_tool(
     found = next((one for one in narrowing.shortlist.candidates if one.tool == card.key), None)
     if found is None:
         return False, [f"{card.key} was not considered: the request is empty."]
+    if route is not None and not found.offered and card.key in route.packet.context.available_tools:
+        earlier = f"{card.key} is offered: an earlier request of this conversation or a second look added it."
+        return True, [earlier]
     return found.offered, list(_considered(found, narrowing))
+
+
+async def _narrowed(router: Router, text: str, tool: str, route: Route | None) -> Narrowing:
+    """What speaks for and against the tool; for a request that was made, among the servers it had."""
+    from fingerpost.surfaces.cli.narrowing import narrow
+
+    if route is None or route.narrowing is None:
+        return await narrow(router, text, about=tool)
+    history = route.packet.context.history
+    return await narrow(router, text, about=tool, history=history, servers=route.narrowing.servers)
 
 
 def _missing(router: Router, tool: str) -> Iterator[str]:
@@ -95,6 +106,8 @@ def _left_out(tool: str, server: str, choice: ServerChoice) -> Iterator[str]:
     yield f"Chosen by {choice.by}: {', '.join(choice.servers)}" + (
         f" ({choice.reasoning})." if choice.reasoning else "."
     )
+    if choice.widened:
+        yield f"Later requests of the conversation widened the choice by {', '.join(choice.widened)}."
     yield 'Naming the server in the request lets it in; smart_routing.mode = "off" keeps all.'
 
 

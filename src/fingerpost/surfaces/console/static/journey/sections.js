@@ -59,9 +59,9 @@ export function Share({ value, label, tone = "info" }) {
 const CHOSEN_BY = { scores: "by their scores", model: "by a model", off: "all of them: there are few" };
 
 function Servers({ section }) {
-  const { servers, left_out: left, by, reasoning } = section.choice;
+  const { servers, left_out: left, by, reasoning, widened = [] } = section.choice;
   return html`<h3>Servers <span class="faint">${CHOSEN_BY[by] ?? visible(by)}</span></h3>
-    <p class="row">${servers.map((server) => html`<${Badge} tone="good"><bdi>${visible(server)}</bdi><//>`)}
+    <p class="row">${servers.map((server) => html`<${Badge} tone="good" title=${widened.includes(server) ? "added for a later request" : null}><bdi>${visible(server)}</bdi><//>`)}
       ${left.map((server) => html`<${Badge} title="left out"><s><bdi>${visible(server)}</bdi></s><//>`)}</p>
     ${reasoning ? html`<${Bidi} text=${reasoning} block=${true} class="faint" />` : null}`;
 }
