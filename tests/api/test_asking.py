@@ -9,8 +9,9 @@ from typing import Any
 import anyio
 import pytest
 
+from fingerpost.llm import ModelReply, ModelRequest
 from fingerpost.records import Scope
-from fingerpost.testing import HANG, ToolServer, tool_server
+from fingerpost.testing import HANG, ScriptedModel, ToolServer, calls, tool_server
 from tests.api.kit import House, house, listening_to
 from tests.journeys.recorder import READS, tool
 from tests.journeys.world import playing, review, select
@@ -156,3 +157,85 @@ async def test_a_tool_is_called_within_bounds(opened: House) -> None:
     assert unknown.status_code == 404 or unknown.json()["tool"] == "files/read_file"
     nowhere = await opened.post("/api/call", {"tool": "xyzzy", "arguments": {}})
     assert (nowhere.status_code, nowhere.json()["title"]) == (404, "There is no such tool")
+
+
+# -- repeated writes ----------------------------------------------------------------------------------
+
+ALLOWED: Any = [{"verdict": "allow", "server": "desk"}]
+APPEND = ("desk__append_file", {"path": "log.txt", "content": "one line "})
+CREATE = ("desk__create_file", {"path": "new.txt", "content": "text"})
+DELETE = ("desk__delete_file", {"path": "new.txt"})
+
+
+def _desk(files: dict[str, str]) -> ToolServer:
+    """Tools that change these files."""
+
+    async def act(name: str, arguments: dict[str, Any]) -> str:
+        path = arguments["path"]
+        if name == "delete_file":
+            del files[path]
+            return "Deleted"
+        before = files.get(path, "") if name == "append_file" else ""
+        files[path] = before + arguments["content"]
+        return "Created"
+
+    tools = (
+        tool("append_file", "Append a line to a text file.", "path", "content"),
+        tool("create_file", "Create a text file.", "path", "content"),
+        tool("delete_file", "Delete a file.", "path"),
+    )
+    return tool_server("desk", tools, call=act)
+
+
+def _turns(*turns: ModelReply) -> ScriptedModel:
+    """A model that makes these turns, one after the other, and then answers."""
+    left = iter(turns)
+
+    def play(request: ModelRequest) -> str | ModelReply:
+        return next(left, "All done.") if request.tools else "All done."
+
+    return ScriptedModel(play)
+
+
+@proves("A17", "C4")
+async def test_a_write_that_a_model_repeats_is_made_again_each_time(tmp_path: Path) -> None:
+    files: dict[str, str] = {}
+    model = _turns(*(calls(APPEND, first=number) for number in range(1, 4)))
+    async with house(tmp_path, _desk(files).spec(), model=model, policy=ALLOWED) as opened:
+        body = {"request": "Append the line 'one line' to log.txt three times", "mode": "simple"}
+        answer = (await opened.post("/api/ask", body)).json()
+    assert answer["outcome"] == "answered", answer
+    assert files["log.txt"] == "one line " * 3
+
+
+async def test_what_was_created_and_deleted_is_created_again(tmp_path: Path) -> None:
+    files: dict[str, str] = {}
+    model = _turns(calls(CREATE), calls(DELETE, first=2), calls(CREATE, first=3))
+    async with house(tmp_path, _desk(files).spec(), model=model, policy=ALLOWED) as opened:
+        body = {"request": "Create new.txt, delete the file, create it again", "mode": "simple"}
+        answer = (await opened.post("/api/ask", body)).json()
+    assert answer["outcome"] == "answered", answer
+    assert files["new.txt"] == "text"
+
+
+async def test_the_same_write_twice_in_one_turn_is_made_once_and_the_model_hears_that(tmp_path: Path) -> None:
+    files: dict[str, str] = {}
+    model = _turns(calls(APPEND, APPEND), calls(APPEND, first=3))
+    async with house(tmp_path, _desk(files).spec(), model=model, policy=ALLOWED) as opened:
+        body = {"request": "Append the line 'one line' to log.txt", "mode": "simple"}
+        assert (await opened.post("/api/ask", body)).json()["outcome"] == "answered"
+    told = [message.text for message in model.asked[1].messages if message.role == "tool"]
+    assert "Created" in told[0]
+    assert told[1].startswith("duplicate: ")
+    assert "Created" not in told[1]
+    # In a turn of its own it is a new call.
+    assert files["log.txt"] == "one line " * 2
+
+
+async def test_a_program_that_repeats_a_write_gets_as_many_as_it_asked_for(tmp_path: Path) -> None:
+    files: dict[str, str] = {}
+    call = {"tool": "desk/append_file", "arguments": APPEND[1]}
+    async with house(tmp_path, _desk(files).spec(), policy=ALLOWED) as opened:
+        for _ in range(3):
+            assert (await opened.post("/api/call", call)).json()["success"]
+    assert files["log.txt"] == "one line " * 3

@@ -41,6 +41,8 @@ _ADVICE: Final[Mapping[ErrorKind, str]] = {
     "and say so; do not repeat the call at once.",
     ErrorKind.LOOP: "This call was made several times with the same outcome. Stop repeating it: use the "
     "result you already have, change the arguments, or take another way.",
+    ErrorKind.DUPLICATE: "This call was not run, because it repeats a write that was made just now. If a "
+    "second one is meant, call it again, by itself.",
     ErrorKind.UNKNOWN: "Nobody knows whether this call took effect. Check the state of things with a reading "
     "tool before you repeat it.",
 }
@@ -92,6 +94,7 @@ _OUTCOMES: Final[Mapping[ErrorKind, str]] = {
     ErrorKind.DENIED: "a rule does not permit it",
     ErrorKind.UNAVAILABLE: "it could not be reached",
     ErrorKind.LOOP: "it kept giving the same answer",
+    ErrorKind.DUPLICATE: "it repeated a change that was made just now, so it was not run",
     ErrorKind.UNKNOWN: "it was interrupted, and may or may not have done its work",
 }
 
@@ -118,6 +121,7 @@ _CAN_CHANGE: Final[Mapping[ErrorKind, tuple[str, ...]]] = {
         "Try again in a few minutes",
     ),
     ErrorKind.LOOP: ("Say what is missing in the answer so far",),
+    ErrorKind.DUPLICATE: ("Ask for it again, if it is meant a second time",),
     ErrorKind.UNKNOWN: ("Look whether it happened before you ask for it again",),
 }
 

@@ -107,6 +107,11 @@ class Endings:
         content = f"{pending.tool} was begun and never answered; whether it took effect is unknown"
         return self.failure(pending.tool, ErrorKind.UNKNOWN, content)
 
+    def repeated(self) -> Outcome:
+        """The same write stands twice in one turn of a model."""
+        content = f"the same call of {self.wish.name} stands twice in this turn; this second one was not run"
+        return self.failure(self.wish.name, ErrorKind.DUPLICATE, content)
+
     def dry_run(self, call: Call, ruling: Ruling) -> Outcome:
         arguments = json.dumps(call.arguments, ensure_ascii=False, default=dict)
         content = f"would call {call.tool} with {arguments}; policy: {ruling.verdict} ({ruling.reason})"

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -19,9 +20,10 @@ from fingerpost.call.approvals import Approvals
 from fingerpost.call.arguments import prepare, translate
 from fingerpost.call.digest import Results, fitted
 from fingerpost.call.execution import Job, Runner, awaits_input, in_parallel
+from fingerpost.call.fingerprints import call_fingerprint
 from fingerpost.call.hiding import hidden_tools
 from fingerpost.call.making import Checked, call_of, check, edited_call
-from fingerpost.call.names import NotFound, Resolved, absent, resolve
+from fingerpost.call.names import NotFound, absent, resolve
 from fingerpost.call.outcomes import Endings
 from fingerpost.call.policy import Policy, doubted, permit
 from fingerpost.call.progress import Progress
@@ -144,8 +146,7 @@ class CallPath:
         endings = Endings(wish, context)
         self._running[context.call_id] = wish.name
         self._contexts[context.call_id] = context
-        self._tell(context, CallReceived, name=wish.name, arguments=wish.arguments, caller=context.caller,
-                   conversation=context.conversation, dry_run=context.dry_run)  # fmt: skip
+        self._tell_received(wish, context)
         try:
             outcome = await self._go(wish, context, endings, passage)
         except (StoreError, LimitReached) as error:  # nothing that needs a record runs without one
@@ -166,17 +167,39 @@ class CallPath:
         return self._contexts.get(call_id)
 
     async def call_many(self, wishes: Sequence[tuple[ToolCall, CallContext]]) -> tuple[Outcome, ...]:
-        """Independent calls side by side, outcomes in order; writes to one server follow each other."""
-        return await in_parallel([self._job(wish, context) for wish, context in wishes])
+        """Independent calls side by side, outcomes in order; writes to one server follow each other.
 
-    def _job(self, wish: ToolCall, context: CallContext) -> Job[Outcome]:
+        The same write twice among them is more likely a slip of the model than meant: the second is refused.
+        """
+        jobs: list[Job[Outcome]] = []
+        writes: set[str] = set()
+        for wish, context in wishes:
+            card, arguments, effect = self._meant(wish)
+            write = call_fingerprint("", card.key, arguments) if card is not None else None
+            if write is not None and effect is not Effect.READ and write in writes:
+                jobs.append(Job("", Effect.READ, partial(self._refuse_repeated, wish, context)))
+                continue
+            if write is not None:
+                writes.add(write)
+            server = "" if card is None else card.server  # a call that leads nowhere waits for nobody
+            jobs.append(Job(server, effect, partial(self.call, wish, context)))
+        return await in_parallel(jobs)
+
+    def _meant(self, wish: ToolCall) -> tuple[ToolCard | None, JsonObject, Effect]:
         found = resolve(wish, self._catalog.snapshot)
-        server, effect = ("", Effect.READ)  # a call that leads nowhere waits for nobody
-        if isinstance(found, Resolved):
-            operation = found.arguments.get("operation")
-            named = operation if isinstance(operation, str) else None
-            server, effect = found.card.server, found.card.effect_of(named)
-        return Job(server, effect, lambda: self.call(wish, context))
+        if isinstance(found, NotFound):
+            return None, wish.arguments, Effect.READ
+        operation = found.arguments.get("operation")
+        named = operation if isinstance(operation, str) else None
+        return found.card, found.arguments, found.card.effect_of(named)
+
+    async def _refuse_repeated(self, wish: ToolCall, context: CallContext) -> Outcome:
+        began = time.monotonic()
+        self._tell_received(wish, context)
+        outcome = Endings(wish, context).repeated()
+        self._refuse(context, outcome)
+        self._tell_end(context, outcome, began)
+        return outcome
 
     async def _go(
         self, wish: ToolCall, context: CallContext, endings: Endings, passage: Passage | None
@@ -439,6 +462,10 @@ class CallPath:
                 )
 
     # -- telling ------------------------------------------------------------------------------------
+
+    def _tell_received(self, wish: ToolCall, context: CallContext) -> None:
+        self._tell(context, CallReceived, name=wish.name, arguments=wish.arguments, caller=context.caller,
+                   conversation=context.conversation, dry_run=context.dry_run)  # fmt: skip
 
     def _refuse(self, context: CallContext, outcome: Outcome) -> None:
         assert outcome.error is not None

@@ -76,6 +76,7 @@ class ErrorKind(StrEnum):
     DENIED = "denied"  # a rule said no
     UNAVAILABLE = "unavailable"
     LOOP = "loop"
+    DUPLICATE = "duplicate"  # probably an accident: the same write twice in one turn, or while it runs
     UNKNOWN = "unknown"  # it may or may not have taken effect
 
 

@@ -1,117 +1,84 @@
-"""The same write, asked for twice, runs once.
+"""Identical writes that look like an accident are refused, with the reason.
 
-Clients that lose patience, and protocols without sessions, issue a call again
-while the first is still at work. Whoever asks again while it runs, or within a
-few seconds after, gets the outcome of the first. A new approval by a person is
-a new call: who permitted it is part of what makes two calls the same.
+A repeated write is a new write, and the result of one call is never given as the result of
+another. In two cases a repetition within one conversation is more likely an accident than
+meant:
 
-A call that surely did nothing may be asked for again at once.
+- the same write is still running: a client lost patience and sent it again;
+- the caller of the same write left before its end, so that nobody was told that its outcome is
+  unknown. The refusal tells it, once: who calls again after that knows, and the call runs.
+
+Calls with an idempotency key are not looked at here: the key says what is meant. Two approvals
+by a person are two calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
 
-import anyio
-
-from fingerpost.call.execution.dialogue import awaits_input
 from fingerpost.call.execution.door import Clock
-from fingerpost.records import Call, CallContext, Effect, ErrorKind, Execution, Permit
+from fingerpost.call.execution.journey import Journey
+from fingerpost.call.execution.plan import Plan
+from fingerpost.records import Call, Effect, ErrorKind, Execution
 
-SECONDS = 5.0
-MOST_KEPT = 1000
-RAN_ONCE = "the same call was asked for twice; it ran once, and this is what came of it"
+REMEMBERED_SECONDS: Final = 60.0  # how long an interrupted write is remembered
+MOST_REMEMBERED: Final = 1000
 
 Key = tuple[str, str, str | None, str]
 
 
-@dataclass(slots=True)
-class _First:
-    over: anyio.Event = field(default_factory=anyio.Event)
-    execution: Execution | None = None  # None when it came to nothing that counts
-    ended: float | None = None
-
-
-def duplicate_key(call: Call, permit: Permit, context: CallContext) -> Key | None:
-    """What two issues of one call have in common; None when nothing ties this call to another."""
-    where = context.conversation or context.packet_id or context.caller
-    if call.effect is Effect.READ or where is None:
+def duplicate_key(plan: Plan) -> Key | None:
+    """What two identical writes of one conversation have in common; None: the call is not looked at."""
+    call, context = plan.call, plan.context
+    where = context.conversation or context.packet_id
+    if call.effect is Effect.READ or where is None or plan.continues:
         return None
-    return (call.fingerprint, where, context.caller, permit.given_by)
+    return (call.fingerprint, where, context.caller, plan.permit.given_by)
 
 
 class Duplicates:
-    """The writes at work, and those that ended just now."""
+    """The writes that run now, and those whose caller left before their end."""
 
-    def __init__(self, *, clock: Clock, seconds: float = SECONDS) -> None:
+    def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
-        self._seconds = seconds
-        self._firsts: dict[Key, _First] = {}
+        self._running: set[Key] = set()
+        self._interrupted: dict[Key, float] = {}
 
-    async def once(
-        self,
-        key: Key,
-        run: Callable[[], Awaitable[Execution]],
-        *,
-        until: float,
-        given_up: Callable[[], Execution | None],
-        remember: bool = True,
-    ) -> Execution | None:
-        """What `run` comes to, or what the same call came to before. None: not known by `until`.
+    def refusal(self, key: Key, call: Call) -> Execution | None:
+        """Why this call is not run, or None when it may."""
+        if key in self._running:
+            return _refused(
+                call,
+                f"the same call of {call.tool} is still running in this conversation; this one was not run",
+                hint="wait for the first; if a second one is meant, make it after the first has ended",
+            )
+        at = self._interrupted.pop(key, None)
+        if at is not None and self._clock() - at < REMEMBERED_SECONDS:
+            return _refused(
+                call,
+                f"the same call of {call.tool} was interrupted {self._clock() - at:.0f} s ago while the "
+                "tool was at work, so it may have taken effect; this one was not run",
+                hint="check what the first one did; a further call is made",
+            )
+        return None
 
-        `given_up` says what is left when `run` is cancelled: a call in flight has an outcome too.
-        Without `remember` only that is kept: whoever got an answer and asks again means to.
-        """
-        self._clear_old()
-        while (first := self._firsts.get(key)) is not None:
-            with anyio.move_on_at(until):
-                await first.over.wait()
-            if not first.over.is_set():
-                return None
-            if first.execution is not None:
-                # Without its attempts: they were made, and counted, once.
-                return replace(first.execution, attempts=(), detail=first.execution.detail or RAN_ONCE)
-            if self._firsts.get(key) is first:
-                del self._firsts[key]
-        return await self._lead(key, run, given_up, remember=remember)
-
-    async def _lead(
-        self,
-        key: Key,
-        run: Callable[[], Awaitable[Execution]],
-        given_up: Callable[[], Execution | None],
-        *,
-        remember: bool,
-    ) -> Execution:
-        self._firsts[key] = first = _First()
-        left: Execution | None = None
+    @contextmanager
+    def running(self, key: Key, journey: Journey) -> Generator[None]:
+        """Around a write that runs."""
+        self._running.add(key)
         try:
-            execution = await run()
-            left = execution if _counts(execution) else None
-            return execution
+            yield
         except BaseException:
-            remember, left = True, given_up()
+            if journey.in_flight is not None:
+                self._interrupted[key] = self._clock()
+                if len(self._interrupted) > MOST_REMEMBERED:
+                    del self._interrupted[next(iter(self._interrupted))]
             raise
         finally:
-            first.execution = left
-            first.ended = self._clock()
-            first.over.set()
-            if (left is None or not remember) and self._firsts.get(key) is first:
-                del self._firsts[key]
-
-    def _clear_old(self) -> None:
-        now = self._clock()
-        old = [key for key, first in self._firsts.items() if first.ended is not None]
-        surplus = len(old) - MOST_KEPT
-        for index, key in enumerate(old):
-            ended = self._firsts[key].ended
-            if index < surplus or (ended is not None and now - ended >= self._seconds):
-                del self._firsts[key]
+            self._running.discard(key)
 
 
-def _counts(execution: Execution) -> bool:
-    """Whether the call took effect, or may have. One that asks for more input has not."""
-    if execution.error is None:
-        return execution.result is None or not awaits_input(execution.result)
-    return execution.error is ErrorKind.UNKNOWN
+def _refused(call: Call, detail: str, *, hint: str) -> Execution:
+    return Execution(call=call, attempts=(), error=ErrorKind.DUPLICATE, detail=detail, hint=hint)

@@ -43,7 +43,7 @@ from fingerpost.call.execution.door import (
 )
 from fingerpost.call.execution.duplicates import Duplicates, duplicate_key
 from fingerpost.call.execution.emptiness import is_empty
-from fingerpost.call.execution.failure import Failure, cancelled
+from fingerpost.call.execution.failure import Failure
 from fingerpost.call.execution.imprint import imprint_of, imprint_of_error
 from fingerpost.call.execution.journey import Journey, Leg
 from fingerpost.call.execution.loops import LoopGuard
@@ -192,25 +192,14 @@ class Runner:
     async def _once(self, plan: Plan) -> Execution:
         journey = Journey(plan.context, events=self._events)
         until = math.inf if plan.context.seconds is None else loop_time() + plan.context.seconds
-        key = None if plan.continues else duplicate_key(plan.call, plan.permit, plan.context)
+        key = duplicate_key(plan)
         if key is None:
             return await self._cascade(plan, journey, until)
-
-        def given_up() -> Execution | None:
-            call = journey.in_flight
-            if call is None:
-                return None
-            return Turn(call, cancelled(call, sent=True)).execution(journey.attempts)
-
-        execution = await self._duplicates.once(
-            key,
-            lambda: self._cascade(plan, journey, until),
-            # The first has as long: its time for a slot, and its own.
-            until=min(until, loop_time() + 2 * self._seconds(plan.latency)),
-            given_up=given_up,
-            remember=not plan.is_passed_on,
-        )
-        return execution or _still_running(plan.call)
+        refused = self._duplicates.refusal(key, plan.call)
+        if refused is not None:
+            return refused
+        with self._duplicates.running(key, journey):
+            return await self._cascade(plan, journey, until)
 
     async def _cascade(self, plan: Plan, journey: Journey, until: float) -> Execution:
         """The asked tool, then those in line behind it, until one has something to say."""
@@ -335,14 +324,4 @@ def _loop(call: Call, reason: str) -> Execution:
         error=ErrorKind.LOOP,
         detail=reason,
         hint="nothing new will come of it: use what is known, change the arguments, or try another tool",
-    )
-
-
-def _still_running(call: Call) -> Execution:
-    return Execution(
-        call=call,
-        attempts=(),
-        error=ErrorKind.UNKNOWN,
-        detail=f"the same call of {call.tool} was asked for before and is still running",
-        hint="wait for it, and check what it did before you repeat it",
     )
