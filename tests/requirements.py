@@ -132,18 +132,12 @@ REQUIREMENTS: dict[str, Requirement] = {
         "`file_operations` checks its operations after a person was asked (issue 20: 10)",
     ),
     "C5": Requirement("Consolidated tools with an operation parameter"),
-    "C6": Requirement(
-        "Dangerous operations need a grant",
-        "after a rejection the model is not told (issue 20: 9)",
-    ),
+    "C6": Requirement("Dangerous operations need a grant"),
     "C7": Requirement(
         "One result shape, six kinds of error",
         "execution failures carry no `error_type`; a missing file is named without its path (issue 20: 19)",
     ),
-    "C8": Requirement(
-        "Recovery by kind of error",
-        "after a rejection the model is not told (issue 20: 9)",
-    ),
+    "C8": Requirement("Recovery by kind of error"),
     "C9": Requirement(
         "Stable tool order; connections reused",
         "prompt prefixes change from turn to turn (issue 20: 18)",

@@ -33,7 +33,11 @@ def _chooser() -> ScriptedModel:
     return playing(
         selection=lambda request: select("files__delete_file", {"path": "a.txt"}),
         review=lambda request: review(),
-        answer=lambda request: "It is deleted, says files/delete_file.",
+        answer=lambda request: (
+            "It stays, as you wish."
+            if 'Their reason: "not this one"' in request.messages[-1].text
+            else "It is deleted, says files/delete_file."
+        ),
     )
 
 
@@ -42,7 +46,7 @@ async def _ended(opened: House, packet_id: str, **more: Any) -> dict[str, Any]:
     with anyio.fail_after(10):
         while True:
             found = (await opened.get(f"/api/packets/{packet_id}", **more)).json()
-            if found["line"]["state"] == "ended":
+            if found["line"]["state"] == "ended" and found["packet"]["status"]["state"] == "answered":
                 return found
             await anyio.sleep(0.02)
 
@@ -79,7 +83,7 @@ async def test_an_approved_request_goes_on_also_after_a_restart(tmp_path: Path) 
     assert server.calls == [("delete_file", {"path": "a.txt"})]
 
 
-@proves("I4")
+@proves("I4", "C6", "C8")
 async def test_a_rejected_request_hears_of_it(tmp_path: Path) -> None:
     server = _files()
     async with house(tmp_path, server.spec(), model=_chooser()) as opened:
@@ -87,7 +91,13 @@ async def test_a_rejected_request_hears_of_it(tmp_path: Path) -> None:
         path = f"/api/approvals/{asked['pending']['pending_id']}/reject"
         decided = (await opened.post(path, {"reason": "not this one"})).json()
         assert (decided["stood"], decided["approval"]["decision_reason"]) == (True, "not this one")
-        assert (await _ended(opened, asked["packet_id"]))["line"]["outcome"] == "declined"
+        ended = await _ended(opened, asked["packet_id"])
+        assert ended["line"]["outcome"] == "declined"
+        answer = next(
+            field for field in ended["packet"]["content"]["data_fields"] if field["key"] == "answer"
+        )
+        assert answer["value"] == "It stays, as you wish."
+        assert "not this one" in ended["packet"]["tool_routing"]["steps"][0]["text"]
     assert server.calls == []
 
 

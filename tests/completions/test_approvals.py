@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ def writes() -> ScriptedModel:
     def say(request: Any) -> Any:
         if request.tools and request.messages[-1].role == "user":
             return calls(("notes__delete_and_write_note", {"text": "buy milk"}))
+        if "rejected this call" in request.messages[-1].text:
+            return f"Not written: {'the list is full' in request.messages[-1].text}."
         return "I wrote it down."
 
     return ScriptedModel(say)
@@ -36,7 +39,8 @@ def body(*messages: Any, **more: Any) -> dict[str, Any]:
 
 
 async def decide(router: Router, pending_id: str, decision: Decision = Decision.APPROVED) -> None:
-    await router.calls.decide(pending_id, decision, by="dana")
+    reason = "the list is full" if decision is Decision.REJECTED else None
+    await router.calls.decide(pending_id, decision, by="dana", reason=reason)
 
 
 async def decide_when_asked(place: Place, decision: Decision) -> None:
@@ -74,6 +78,7 @@ async def test_the_request_is_held_until_a_person_says_yes(tmp_path: Path):
         assert (answer.model_extra or {})["fingerpost"]["outcome"] == "answered"
 
 
+@proves("C6", "C8")
 async def test_a_stream_says_what_it_waits_for_and_goes_on(tmp_path: Path):
     waits = ": notes/delete_and_write_note waits for approval at http"
     lines: list[str] = []
@@ -87,7 +92,9 @@ async def test_a_stream_says_what_it_waits_for_and_goes_on(tmp_path: Path):
             if line.startswith(waits):  # only then: whoever decides at once is not waited for
                 await decide(place.router, line.rpartition("/")[2], Decision.REJECTED)
         assert any(line.startswith(waits) for line in lines)
-        assert any("You said no" in line for line in lines)
+        pieces = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+        said = [choice["delta"].get("content") or "" for piece in pieces for choice in piece["choices"]]
+        assert "".join(said) == "Not written: True."
         assert [line for line in lines if line][-1] == "data: [DONE]"
         assert place.notes.calls == []
 
@@ -167,6 +174,8 @@ async def test_what_is_decided_in_the_console_waits_for_its_caller_and_their_ter
         last = model.asked[-1]
         assert (last.model, last.options, last.tools[0]) == ("another", TERMS, MAP)
         assert after.text.startswith("I wrote it down.")
+    else:
+        assert after.text == "Not written: False."
 
 
 @proves("O7")
@@ -188,7 +197,7 @@ async def test_any_message_in_a_named_conversation_goes_on(tmp_path: Path, decis
     assert [each == first_id for each in ids] == [False, True, False]
     wrote = [("delete_and_write_note", {"text": "buy milk"})] if decision is Decision.APPROVED else []
     assert place.notes.calls == wrote
-    assert after.text.startswith("I wrote it down." if wrote else "You said no")
+    assert after.text.startswith("I wrote it down." if wrote else "Not written: True.")
 
 
 async def test_while_it_waits_another_question_in_the_conversation_is_answered(tmp_path: Path):

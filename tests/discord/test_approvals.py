@@ -74,10 +74,12 @@ async def test_what_destroys_is_confirmed_once_more(garden: Garden) -> None:
 @proves("T2")
 async def test_a_rejected_call_does_not_run_and_the_asker_may_take_it_back(garden: Garden) -> None:
     discord = garden.discord
-    async with garden.house(saving(), approvers=["2"]) as house:
+    model = ScriptedModel([calls(("notes__save_note", {"text": "x"})), "I did not save it."])
+    async with garden.house(model, approvers=["2"]) as house:
         await discord.says(ANN, SAVE)
         await discord.presses_button(ANN, await waiting(discord), "Reject")
-        await discord.said(await discord.thread(), "so it was not done")
+        await discord.said(await discord.thread(), "I did not save it.")
+        assert "rejected this call" in model.asked[-1].messages[-1].text
         assert house.notes.calls == []
 
 

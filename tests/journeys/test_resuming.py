@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -465,3 +466,77 @@ async def test_who_goes_on_stays_within_the_bounds_of_who_asked(tmp_path: Path) 
     assert over.outcome is RouteOutcome.ANSWERED, over.trace
     offered = [event.tools for event in over.events if isinstance(event, ToolsOffered)]
     assert offered == [("files/delete_file",)]
+
+
+# -- the model hears of a rejection ---------------------------------------------------------------------
+
+
+def told(request: ModelRequest) -> str:
+    return "\n".join(message.text for message in request.messages)
+
+
+def stubborn(*, retries: tuple[tuple[str, dict[str, Any]], ...] = ()) -> ScriptedModel:
+    """Deletes, and after a rejection tries each of `retries` before it answers; in every mode."""
+    left = list(retries)
+
+    def play(request: ModelRequest) -> str | ModelReply:
+        heard = "only copy" in told(request)
+        shape = None if request.schema is None else request.schema.name
+        if shape == "selection":
+            return DELETE
+        if shape == "review":
+            return review()
+        if heard and (not left or not (request.tools or shape)):
+            answer = "I left a.txt alone, because it is the only copy."
+            return json.dumps({"thought": "", "action": None, "answer": answer}) if shape else answer
+        name, arguments = left.pop(0) if heard else ("files__delete_file", {"path": "a.txt"})
+        if shape is not None:
+            action = {"tool": name, "arguments": arguments}
+            return json.dumps({"thought": "", "action": action, "answer": None})
+        return calls((name, arguments))
+
+    return ScriptedModel(play)
+
+
+@proves("C6", "C8")
+@pytest.mark.parametrize("mode", ["staged", "single", "simple", "react"])
+async def test_after_a_rejection_the_model_hears_the_reason_and_answers(tmp_path: Path, mode: str) -> None:
+    server, model = files(), stubborn()
+    async with opened(tmp_path, server, model) as router:
+        asked = await router.route(WISH, mode=mode)
+        before = len(model.asked)
+        done = await router.resume(asked, waits(asked).reject(by="dana", reason="it is the only copy"))
+        assert done.answer == "I left a.txt alone, because it is the only copy."
+        assert (done.outcome, done.answered_by) == (RouteOutcome.DECLINED, "scripted")
+        heard = told(model.asked[before])
+        assert "dana rejected this call" in heard and '"it is the only copy"' in heard
+        assert await as_remembered(router, done)
+        again = await router.resume(asked)
+        assert (again.outcome, again.answer) == (done.outcome, done.answer)
+    assert server.calls == []
+
+
+@proves("C6")
+@pytest.mark.parametrize("mode", ["simple", "react"])
+async def test_what_a_person_rejected_is_not_done_another_way_in_the_same_request(
+    tmp_path: Path, mode: str
+) -> None:
+    """Reading goes on; a repetition, and any other call that changes something, is refused unasked."""
+    shred = tool("shred_file", "Shred a file for good.", "path", **DESTROYS)
+    server = files(*TOOLS, shred)
+    model = stubborn(
+        retries=(("files__read_file", {"path": "b.txt"}), ("files__shred_file", {"path": "./a.txt"}))
+    )
+    allow = [{"tool": "files/shred_file", "verdict": "allow"}]
+    async with opened(tmp_path, server, model, policy=allow) as router:
+        asked = await router.route(
+            "Read the text file b.txt, delete the file a.txt, shred the file a.txt", mode=mode
+        )
+        done = await router.resume(asked, waits(asked).reject(by="dana", reason="it is the only copy"))
+        assert done.answer.startswith("I left a.txt alone, because it is the only copy.")
+        refused = done.packet.tool_routing.steps[-1]
+        assert (refused.tool, refused.error) == ("files/shred_file", "cancelled")
+        assert "a person did not allow files/delete_file" in refused.text
+        assert await router.calls.approvals.waiting() == []
+        assert await as_remembered(router, done)
+    assert server.calls == [("read_file", {"path": "b.txt"})]

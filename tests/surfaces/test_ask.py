@@ -55,7 +55,11 @@ def writer(folder: Path) -> StrongModel:
             "tool": "files__write_file",
             "arguments": {"path": str(folder / "new.md"), "content": "hello"},
         },
-        answer="It is written, says files/write_file.",
+        answer=lambda read: (
+            "It was not written, because you want another folder."
+            if 'Their reason: "use another folder"' in read
+            else "It is written, says files/write_file."
+        ),
     )
 
 
@@ -177,15 +181,16 @@ async def test_a_write_waits_and_goes_on_in_another_process_after_it_was_approve
 
 
 @proves("C6")
-async def test_what_was_rejected_is_not_done_and_the_reason_is_kept(clerk: Person) -> None:
+async def test_what_was_rejected_is_not_done_and_the_model_hears_why(clerk: Person) -> None:
     folder = clerk.home / "desk"
     async with beside(clerk, writer(folder)):
         name = waiting_in((await runs(clerk, "ask", *FILES, WRITE)).stderr)
         early = await runs(clerk, "ask", *FILES, "--resume", name)
         assert (early.returncode, waiting_in(early.stderr)) == (4, name)  # nobody has decided yet
-        await runs(clerk, "approvals", "reject", name, "--reason", "not today")
+        await runs(clerk, "approvals", "reject", name, "--reason", "use another folder")
         done = await runs(clerk, "ask", *FILES, "--resume", name)
     assert done.returncode == 1, done.stdout + done.stderr
+    assert done.stdout == "It was not written, because you want another folder.\n"
     assert not (folder / "new.md").exists()
 
 
@@ -238,8 +243,8 @@ async def test_at_a_terminal_a_person_sees_the_call_edits_it_and_lets_it_run(cle
     assert (folder / "new.md").read_text(encoding="utf-8") == "goodbye"
 
 
-@proves("C6")
-async def test_at_a_terminal_a_no_with_a_reason_ends_it(clerk: Person) -> None:
+@proves("C6", "C8")
+async def test_at_a_terminal_the_model_hears_why_not_and_answers(clerk: Person) -> None:
     folder = clerk.home / "desk"
 
     def sit_down() -> int:
@@ -248,6 +253,7 @@ async def test_at_a_terminal_a_no_with_a_reason_ends_it(clerk: Person) -> None:
             terminal.types("n")
             terminal.until("Why not?")
             terminal.types("use another folder")
+            terminal.until("It was not written, because you want another folder.")
             return terminal.end()
 
     async with beside(clerk, writer(folder)):

@@ -14,10 +14,11 @@ from typing import Final
 from fingerpost.catalog import visible
 from fingerpost.catalog.words import words
 from fingerpost.frozen import frozen
-from fingerpost.records import Attempt, ErrorKind
+from fingerpost.records import Attempt, Decision, ErrorKind, Pending
 from fingerpost.redaction import scrub
 
 _LONGEST_HINT: Final = 400
+_LONGEST_REASON: Final = 2_000
 _LONGEST_DETAIL: Final = 600
 _MOST_NEAR: Final = 5
 _MOST_TRIED: Final = 8
@@ -33,8 +34,8 @@ _ADVICE: Final[Mapping[ErrorKind, str]] = {
     ErrorKind.TIMEOUT: "The tool took too long. Ask for less at once: smaller steps, a narrower search, "
     "fewer items. Whether it took effect is not known: look before you repeat what changes something. "
     "A person can give it longer: `call.timeout`, or `timeout_ms` for this tool in `[[tools]]`.",
-    ErrorKind.CANCELLED: "A person said no to this call. Do not ask for it again; "
-    "go on without it, or tell them what cannot be done without it.",
+    ErrorKind.CANCELLED: "A person did not allow this. Do not ask for it again and do not do it another way; "
+    "go on without it, or tell the person what cannot be done without it.",
     ErrorKind.DENIED: "A rule forbids this call. It will not be allowed by repeating or rewording it: "
     "use another tool, or tell the person what is not permitted.",
     ErrorKind.UNAVAILABLE: "The tool cannot be reached at the moment. Use another tool, or go on without it "
@@ -58,6 +59,22 @@ def advice(error: ErrorKind, *, signature: str = "", near: Sequence[str] = (), h
     if hint:
         said.append(_plain(hint, _LONGEST_HINT))
     return " ".join(said)
+
+
+def advice_after_decision(pending: Pending) -> str:
+    """What the model should know and do after a person did not allow its call."""
+    if pending.decision is Decision.EXPIRED:
+        return (
+            "No person decided about this call in time, so it did not run. Do not ask for it again and do not "
+            "do it another way; tell the person what was not done."
+        )
+    reason = _plain(pending.decision_reason or "", _LONGEST_REASON)
+    said = f'Their reason: "{reason}".' if reason else "They gave no reason."
+    return (
+        f"{_plain(pending.decided_by or 'A person', 100)} rejected this call, so it did not run. {said} "
+        "Do not ask for it again and do not do it another way; go on without it, or tell the person what cannot "
+        "be done without it."
+    )
 
 
 @frozen

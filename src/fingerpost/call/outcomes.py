@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from fingerpost.call.guidance import advice
+from fingerpost.call.guidance import advice, advice_after_decision
 from fingerpost.call.hiding import SCOPE
 from fingerpost.catalog import Absence
 from fingerpost.frozen import frozen
@@ -100,7 +101,13 @@ class Endings:
         else:
             why = f": {pending.decision_reason}" if pending.decision_reason else ""
             content = f"{pending.tool} was cancelled by {pending.decided_by or 'a person'}{why}"
-        return self.failure(pending.tool, ErrorKind.CANCELLED, content)
+        outcome = self.failure(pending.tool, ErrorKind.CANCELLED, content)
+        return replace(outcome, advice=advice_after_decision(pending))
+
+    def cancelled_already(self, call: Call) -> Outcome:
+        """A person did not allow a call of this request: nothing is changed another way."""
+        content = f"{call.tool} was not called: a person did not allow {self.context.cancelled[0]}"
+        return self.failure(call.tool, ErrorKind.CANCELLED, content)
 
     def unknown(self, pending: Pending) -> Outcome:
         """It was approved and begun, and the process died under it."""

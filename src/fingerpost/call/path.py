@@ -209,6 +209,10 @@ class CallPath:
         ready = self._prepare(wish, context, endings)
         if isinstance(ready, Outcome):
             return ready
+        if _is_cancelled_already(ready.call, context):
+            outcome = endings.cancelled_already(ready.call)
+            self._refuse(context, outcome)
+            return outcome
         ruling = doubted(await self._policy.judge(ready.call, context), context)
         self._tell(context, CallRuled, tool=ready.call.tool, verdict=ruling.verdict, reason=ruling.reason,
                    rule=ruling.rule)  # fmt: skip
@@ -357,6 +361,7 @@ class CallPath:
             caller=pending.caller,
             asker=pending.asker,
             packet_id=pending.packet_id or context.packet_id,
+            cancelled=(),  # the person decided about this very call
             doubt=pending.reason,  # what one was asked about runs by the grant, whatever the rules say now
         )
         await self.approvals.heard(pending)
@@ -428,6 +433,8 @@ class CallPath:
 
     async def _permit_fallback(self, call: Call, context: CallContext) -> Permit | None:
         """A fallback is judged like any call, but nobody is asked for it."""
+        if _is_cancelled_already(call, context):
+            return None
         return await self._leave(call, context, await self._policy.judge(call, context))
 
     async def _finish(
@@ -485,6 +492,12 @@ class CallPath:
         """Returns when this is on disk, behind what happened before."""
         self._events.flush()
         await self._store.journal.append(event)
+
+
+def _is_cancelled_already(call: Call, context: CallContext) -> bool:
+    """Whether the call would do what a person did not allow in this request, perhaps another way."""
+    changes = call.effect is not Effect.READ
+    return bool(context.cancelled) and (changes or call.tool in context.cancelled)
 
 
 def _ended_unknown(told: Sequence[Event]) -> bool:

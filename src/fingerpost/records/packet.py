@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from fingerpost.frozen import frozen
+from fingerpost.records.calls import ErrorKind
 from fingerpost.records.ids import new_id, utc_now
 from fingerpost.records.json import Json, JsonObject, as_valid_text, check_json
 
@@ -248,6 +249,11 @@ class ToolRouting:
     def worked(self) -> tuple[Step, ...]:
         """The calls that came to something."""
         return tuple(step for step in self.steps if step.success)
+
+    @property
+    def cancelled(self) -> tuple[Step, ...]:
+        """The calls that a person did not allow."""
+        return tuple(step for step in self.steps if step.error == ErrorKind.CANCELLED.value)
 
     @property
     def reinjections_left(self) -> int:

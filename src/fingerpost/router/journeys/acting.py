@@ -91,6 +91,7 @@ def context_of(journey: Journey, wish: ToolCall, *, tokens_left: int | None) -> 
         tokens_left=tokens_left,
         dry_run=asking.get("dry_run", False),
         doubt=_wariness(journey, wish),
+        cancelled=tuple(step.tool for step in packet.tool_routing.cancelled),
     )
 
 

@@ -93,8 +93,9 @@ def _said_beside(journey: Journey, turn: Turn, *, heard: bool) -> None:
 def is_final(journey: Journey, cards: Sequence[ToolCard]) -> bool:
     """Whether the model has to answer now."""
     routing = journey.packet.tool_routing
-    decided = journey.mode is Mode.SINGLE and bool(routing.worked)
-    return decided or not routing.reinjections_left or not cards
+    decided = journey.mode is Mode.SINGLE and bool(routing.worked or routing.cancelled)
+    insists = len(routing.cancelled) > 1  # after a person's no
+    return decided or insists or not routing.reinjections_left or not cards
 
 
 async def _decide(
@@ -144,6 +145,8 @@ def _stop(journey: Journey, written: Written) -> Route:
     """It wants more tools and may not have them."""
     if written.text or written.handed:
         return ended_with(journey, written)
+    if journey.rejection:
+        return endings.declined(journey, journey.rejection)
     turns = journey.packet.tool_routing.max_reinjections
     reached = OutOfBudget(limit="turns", detail=f"the {turns} rounds of tools it may have are over")
     return endings.limited(journey, reached, so_far(journey))

@@ -41,8 +41,13 @@ def answered(
     detail: str = "",
     finish: str | None = None,
 ) -> Route:
-    """`finish` is the model's own word for why it ended; a call it could not make is an end like any."""
-    route = _over(journey, RouteOutcome.ANSWERED, text, by=by, sources=sources, detail=detail)
+    """`finish` is the model's own word for why it ended; a call it could not make is an end like any.
+
+    Where a person did not allow what was to be done and nothing else came of it, nothing was done.
+    """
+    routing = journey.packet.tool_routing
+    outcome = RouteOutcome.DECLINED if routing.cancelled and not routing.worked else RouteOutcome.ANSWERED
+    route = _over(journey, outcome, text, by=by, sources=sources, detail=detail)
     return route if finish is None or finish in _CALLS else replace(route, finish=finish)
 
 

@@ -120,6 +120,7 @@ class Journey:
         self.failures: list[Outcome] = []
         self.confidence: Confidence | None = None  # in the selection at hand
         self.note = ""  # what the answering model has to know about why no tool was used
+        self.rejection = ""  # what a person did not allow, in words for the person who asked
         self.fitted: Fitted | None = None
         self.unused: tuple[Entity, ...] = ()  # what the request names and no argument took up
         self._on_text: OnText | None = asking.get("on_text")

@@ -110,6 +110,7 @@ def conclude_keyless(journey: Journey) -> Route:
     text = keyless_answer(
         good, language_of(journey), unused=journey.unused, configured=journey.house.pool.ready
     )
+    text = "\n\n".join(part for part in (text, journey.rejection) if part)
     journey.say(text)
     return endings.answered(journey, text, by=endings.NO_MODEL, sources=sources_of(good))
 

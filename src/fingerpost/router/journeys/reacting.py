@@ -84,6 +84,8 @@ async def _think(
 
 
 def _stop(journey: Journey) -> Route:
+    if journey.rejection:
+        return endings.declined(journey, journey.rejection)
     turns = journey.packet.tool_routing.max_reinjections
     reached = OutOfBudget(limit="turns", detail=f"the {turns} turns it may have are over")
     return endings.limited(journey, reached, so_far(journey))

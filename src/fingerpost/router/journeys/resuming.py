@@ -43,7 +43,6 @@ from fingerpost.router.journeys.journey import Journey
 from fingerpost.router.journeys.questions import understood, waits
 from fingerpost.router.journeys.said import answer_of
 from fingerpost.router.journeys.samples import note_outcome
-from fingerpost.router.journeys.writing import conclude_for_good
 from fingerpost.router.route import Route
 from fingerpost.servers.caller import Passage
 from fingerpost.store import Recorded, Store
@@ -96,7 +95,8 @@ async def resume(journey: Journey, pending: Pending, known: Remembered) -> Route
     if _is_done(journey, pending) and (over := _over(journey, known)) is not None:
         return over
     waiting: Pending | None = None
-    for each in (pending, *await _others(journey, pending, known)):
+    calls = (pending, *await _others(journey, pending, known))
+    for each in calls:
         if each.decision is Decision.WAITING:
             waiting = waiting or each
         elif not _is_done(journey, each):
@@ -105,7 +105,11 @@ async def resume(journey: Journey, pending: Pending, known: Remembered) -> Route
                 return stopped
     if waiting is not None:
         return endings.waiting_for(journey, waiting)
-    return await go_on(journey, refusal=_refusal(pending))
+    journey.rejection = "\n".join(_told(each) for each in calls if each.decision is not Decision.APPROVED)
+    rejected = any(each.decision is Decision.REJECTED for each in calls)
+    if journey.rejection and not rejected and not journey.packet.tool_routing.worked:
+        return endings.declined(journey, journey.rejection)  # its time was over: no model has to hear of it
+    return await go_on(journey)
 
 
 def _is_done(journey: Journey, pending: Pending) -> bool:
@@ -168,13 +172,13 @@ async def _carry_out(journey: Journey, pending: Pending) -> Route | None:
     selection = Selection(tool=pending.tool, arguments=arguments)
     if waits(outcome):
         return await endings.waiting(journey, outcome, selection)
-    _tell(journey, pending, selection, outcome)
+    _tell_status(journey, pending, selection, outcome)
     note_outcome(journey, outcome)
     acting.inject(journey, selection, outcome)
     return None
 
 
-def _tell(journey: Journey, pending: Pending, selection: Selection, outcome: Outcome) -> None:
+def _tell_status(journey: Journey, pending: Pending, selection: Selection, outcome: Outcome) -> None:
     status = journey.packet.tool_routing.execution_status
     if status not in (ExecutionStatus.AWAITING_CONFIDENCE, ExecutionStatus.APPROVED):
         acting.selected(journey, selection)  # the turn's first call is done: this is the next one
@@ -188,25 +192,25 @@ def _tell(journey: Journey, pending: Pending, selection: Selection, outcome: Out
     acting.status(journey, ExecutionStatus.EXECUTED if outcome.success else ExecutionStatus.FAILED)
 
 
-async def go_on(journey: Journey, *, refusal: str = "") -> Route:
-    """From the results to the answer; `refusal` where a person said no and nothing else was done."""
-    steps = journey.packet.tool_routing.steps
-    refused = any(step.error == ErrorKind.CANCELLED.value for step in steps)
-    if refused and not journey.packet.tool_routing.worked:
-        return endings.declined(journey, refusal)
+async def go_on(journey: Journey) -> Route:
+    """From the results to the answer. Whoever chose a call hears that a person did not allow it."""
+    routing = journey.packet.tool_routing
     if journey.mode is Mode.KEYLESS or not journey.house.pool.ready:
+        if journey.rejection and not routing.worked:
+            return endings.declined(journey, journey.rejection)
         return keyless.conclude_keyless(journey)
     if journey.mode is Mode.STAGED:
-        error = None if steps[-1].error is None else ErrorKind(steps[-1].error)
-        following = await staged.after_result(journey, success=steps[-1].success, error=error)
+        last = routing.steps[-1]
+        error = None if last.error is None else ErrorKind(last.error)
+        following = await staged.after_result(journey, success=last.success, error=error)
         return await (staged.go_round(journey) if following is staged.Next.AGAIN else staged.finish(journey))
-    if refused:
-        return await conclude_for_good(journey)
     turns = reacting.take_turns if journey.mode is Mode.REACT else agents.take_turns
     return await turns(journey)
 
 
-def _refusal(pending: Pending) -> str:
+def _told(pending: Pending) -> str:
+    """What became of a call that was not allowed, for the person who asked."""
     if pending.decision is Decision.EXPIRED:
         return f"Nobody decided about {pending.tool} in time, so it was not done."
-    return f"You said no to {pending.tool}, so it was not done."
+    reason = f": {pending.decision_reason}" if pending.decision_reason else ""
+    return f"{pending.tool} was rejected by {pending.decided_by or 'a person'} and was not done{reason}"

@@ -70,7 +70,8 @@ async def _draft(journey: Journey) -> Route | Written:
     """What the prime model writes; a route where there is nothing for it to write about."""
     journey.schedule(SystemTask.GENERATE_DRAFT)
     routing = journey.packet.tool_routing
-    if routing.steps and not routing.worked and journey.failures and not journey.brought.tools:
+    answered = routing.worked or routing.cancelled  # by a tool, or by a person's no
+    if routing.steps and not answered and journey.failures and not journey.brought.tools:
         return endings.failed(journey)
     told = await brief(journey, ())
     native = await journey.takes_tools()
@@ -259,6 +260,8 @@ def _selection(one: Invented) -> Selection:
 def unwritten(journey: Journey, error: ModelError) -> Route:
     """The model is gone but the tools have answered: their own words are better than none."""
     good = journey.packet.tool_routing.worked
+    if not good and journey.rejection:
+        return replace(endings.declined(journey, journey.rejection, detail=str(error)), failure=error)
     if not good:
         return endings.broken(journey, error)
     text = keyless_answer(good, language_of(journey), configured=True)
