@@ -154,14 +154,11 @@ REQUIREMENTS: dict[str, Requirement] = {
         "issue 20: 26",
     ),
     # D. Orchestration
-    "D1": Requirement(
-        "The tool intelligence registry: written, inferred, learned, each with its source",
-        "`needs_summary`, `structured` and `typical_tokens` change nothing (issue 20: 21)",
-    ),
+    "D1": Requirement("The tool intelligence registry: written, inferred, learned, each with its source"),
     "D2": Requirement("Intent detection in Hebrew and English"),
     "D3": Requirement(
         "Universal, explainable scoring",
-        "latency tier and confidence level are shown nowhere (issue 20: 8, 21)",
+        "questions do not prefer tools that read (issue 20: 8)",
     ),
     "D4": Requirement("Never more than MAX_TOOLS offered"),
     "D5": Requirement(
@@ -170,7 +167,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "D6": Requirement(
         "Response optimisation",
-        "`read_result` is named and not offered; a cut JSON result is shown twice (issue 20: 15, 21)",
+        "`read_result` is named and not offered; a cut JSON result is shown twice (issue 20: 15)",
     ),
     "D7": Requirement("Parameter normalisation"),
     "D8": Requirement("Time-outs per tool"),
@@ -188,7 +185,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "D14": Requirement(
         "The model is told which tools are slow and how large an answer will be; retry conditions and "
         "counts are per tool",
-        "issue 20: 26",
+        "retry conditions and counts per tool (issue 20: 26)",
     ),
     "D15": Requirement(
         "A changed behaviour is rolled out by share of conversations, both arms in the figures; "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import tracemalloc
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from fingerpost.call.digest import budget_for, count_tokens, digest, handle_of
 from fingerpost.call.digest.parts import read_parts
-from fingerpost.records import CallContext, Digest
+from fingerpost.records import CallContext, Digest, Known, Source
 from fingerpost.settings.model import DigestSettings
 from tests.call.cards import card, snapshot
 from tests.requirements import proves
@@ -438,3 +439,17 @@ def test_many_gaps_leave_room_for_their_markers_and_the_last_line(
     made = cut(text("id,bird\n" + "\n".join(rows)), budget, "pelican")
     assert made.text.count("rows left out") > 1
     assert HANDLE in made.text.splitlines()[-1]
+
+
+@proves("D1", "D6")
+def test_data_of_a_tool_that_is_said_to_give_data_is_cut_as_data() -> None:
+    found = [{"title": f"Owl {n}", "url": f"https://owls.test/{n}", "text": "hoot " * 60} for n in range(60)]
+    result: dict[str, Any] = {"content": [{"type": "text", "text": json.dumps({"results": found})}]}
+    search = snapshot(web=[{"name": "web_search"}]).cards[0]
+    as_list = digest(result, search, budget=600)
+    assert as_list.text.startswith("60 results")
+    known = search.intelligence
+    data = replace(known.response, structured=Known(value=True, source=Source.WRITTEN))
+    as_data = digest(result, replace(search, intelligence=replace(known, response=data)), budget=600)
+    assert as_data.content_type == "json"
+    assert json.loads(as_data.text)["results"][0]["title"] == "Owl 0"

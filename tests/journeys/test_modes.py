@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -78,3 +79,71 @@ async def test_with_tool_routing_off_no_answer_speaks_of_rounds_or_of_a_missing_
     assert route.outcome is (RouteOutcome.ANSWERED if mode == "keyless" else RouteOutcome.DECLINED)
     assert "tool_routing.enabled" in route.answer or mode != "keyless"
     assert greeting.answer == "Hello!"
+
+
+RESEARCH = {
+    "name": "perplexity_research",
+    "description": "Research a topic in depth, with sources",
+    "inputSchema": {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
+    "annotations": {"readOnlyHint": True},
+}
+REPORT = "\n".join(f"Finding {number}: an owl was seen in the woods near the lake." for number in range(150))
+
+
+async def reports(tool: str, arguments: dict[str, Any]) -> str:
+    return REPORT
+
+
+def researcher(*summaries: str) -> ScriptedModel:
+    """A model that has something researched, shortens the report where it is asked to, and answers."""
+
+    def play(request: ModelRequest) -> str | ModelReply:
+        if request.messages[0].text.startswith("You shorten the result of a tool"):
+            return following.pop(0)
+        if any(message.role == "tool" for message in request.messages):
+            return "Owls live near the lake."
+        return calls(("perplexity_research", {"query": "owls"}))
+
+    following = list(summaries)
+    return ScriptedModel(play)
+
+
+@proves("D1", "D6")
+async def test_the_result_of_a_tool_that_needs_a_summary_is_summarised_by_a_model(tmp_path: Path) -> None:
+    model = researcher("150 owls were seen near the lake.")
+    server = tool_server("perplexity", [RESEARCH], call=reports)
+    async with house(tmp_path, [server.spec()], model) as router:
+        route = await router.route("Research owls near the lake in depth", mode="simple")
+        told = model.asked[-1].messages[-1].text
+        assert "150 owls were seen near the lake." in told
+        assert "Finding 149" not in told
+        (handle,) = re.findall(r"res_[a-z]{13}", told)
+        page = await router.calls.results.page(handle)
+    assert route.answer is not None
+    assert route.answer.startswith("Owls live near the lake.")
+    assert page is not None
+    assert "Finding 0:" in page.text
+
+
+@proves("D1", "D6")
+async def test_without_a_model_a_result_that_needs_a_summary_is_cut_to_the_size_of_one(
+    tmp_path: Path,
+) -> None:
+    server = tool_server("perplexity", [RESEARCH], call=reports)
+    async with house(tmp_path, [server.spec()]) as router:
+        outcome = await router.call("perplexity_research", {"query": "owls"})
+        assert outcome.digest is not None
+        assert outcome.digest.tokens <= router.settings.digest.summary_tokens < outcome.digest.original_tokens
+        assert outcome.digest.handle is not None
+
+
+@proves("D14")
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_model_is_told_which_tools_are_slow_and_give_large_answers(tmp_path: Path, mode: str) -> None:
+    model = ScriptedModel(lambda _request: "Nothing.")
+    server = tool_server("perplexity", [RESEARCH, CLOCK])
+    async with house(tmp_path, [server.spec()], model) as router:
+        await router.route("Research owls near the lake in depth, and what time is it in Tokyo?", mode=mode)
+    told = "\n".join(message.text for message in model.asked[0].messages)
+    assert "Expect: slow, 15 to 120 seconds; a large answer, 2,000 to 8,000 tokens" in told
+    assert told.count("Expect: ") == 1  # nothing is said of a tool that is quick and brief

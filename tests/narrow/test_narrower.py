@@ -431,3 +431,19 @@ def test_words_serve_at_once_and_meaning_joins_when_it_is_ready(tmp_path: Path) 
     assert narrowing.shortlist.dense
     assert offered(narrowing)[0] == "weather/get_forecast"
     assert any(part.signal == "meaning" for part in narrowing.shortlist.candidates[0].parts)
+
+
+@proves("D3")
+def test_every_candidate_says_how_slow_its_tool_is_and_how_sure_we_are_of_it() -> None:
+    tools = {
+        "a": [tool("search_pages", "Search pages on the web.")],
+        "b": [tool("deep_research", "Deep research of pages on the web.")],
+        "c": [tool("delete_branch", "Delete a branch of a repository.")],
+    }
+    narrowing = narrowed("search pages on the web", tools)
+    assert candidate(narrowing, "a/search_pages").latency == "fast"
+    assert candidate(narrowing, "b/deep_research").latency == "very_slow"
+    levels = [one.confidence for one in narrowing.shortlist.candidates]
+    assert set(levels) <= {"high", "medium", "low"}
+    assert candidate(narrowing, "c/delete_branch").confidence == "low"
+    assert levels == sorted(levels, key=("high", "medium", "low").index)

@@ -59,7 +59,6 @@ _FROM_ITS_WORDS: Final = "from its name, description and parameters"
 _WRITE_TOKENS: Final = 150
 _DEPRECATED_PRIORITY: Final = 10
 _MAX_TOKENS: Final = 8000
-_SUMMARISED_ABOVE: Final = 3000
 
 # Words that announce a long wait, the longest first.
 _WAITS: Final = (
@@ -83,8 +82,7 @@ _LONG_TIMEOUT: Final = Known(RESEARCH_TIMEOUT, Source.INFERRED, "five minutes fo
 _MOST_TOKENS: Final = Known(_MAX_TOKENS, Source.DEFAULT)
 _STRUCTURED: Final = Known(value=True, source=Source.INFERRED, reason="it declares an output schema")
 _UNSTRUCTURED: Final = Known(value=False, source=Source.INFERRED, reason="it declares no output schema")
-_SUMMARISED: Final = Known(value=True, source=Source.INFERRED, reason="its answers tend to be long")
-_WHOLE: Final = Known(value=False, source=Source.INFERRED, reason="its answers tend to be short")
+_WHOLE: Final = Known(value=False, source=Source.DEFAULT, reason="an answer is given whole unless written so")
 _NOTHING: Final[Known[tuple[str, ...]]] = Known((), Source.DEFAULT)
 _WEIGHT: Final = Known(1.0, Source.DEFAULT)
 _NO_INTENT: Final[Known[str | None]] = Known(None, Source.DEFAULT)
@@ -169,7 +167,7 @@ def _response(category: str, definition: JsonObject, effect: Effect) -> Response
         typical_tokens=tokens,
         max_tokens=_MOST_TOKENS,
         structured=_STRUCTURED if isinstance(definition.get("outputSchema"), Mapping) else _UNSTRUCTURED,
-        needs_summary=_SUMMARISED if tokens.value > _SUMMARISED_ABOVE else _WHOLE,
+        needs_summary=_WHOLE,
     )
 
 

@@ -21,6 +21,7 @@ from fingerpost.settings import Settings
 
 _WANTING: Final = 2  # how many of the offered tools may call for one that finds their arguments
 _BEHIND: Final = 0.001
+_LEVELS: Final = ((0.7, "high"), (0.4, "medium"))  # of confidence
 
 
 @frozen
@@ -33,6 +34,7 @@ class Listing:
     request: NarrowRequest
     signals: Signals
     settings: Settings
+    fit: float  # is there a suitable tool at all
 
     @property
     def most(self) -> int:
@@ -80,7 +82,17 @@ def _candidate(listing: Listing, place: Place) -> Candidate:
         need=pick.need,
         offered=place.offered,
         lost=place.lost,
+        latency=listing.columns.cards[pick.row].intelligence.latency.tier.value,
+        confidence=_confidence(listing, pick.need, pick.row),
     )
+
+
+def _confidence(listing: Listing, need: int, row: int) -> str:
+    """How sure we are that a tool suits: by the fit, and by how near it comes to the best for its need."""
+    scores = listing.scored.by_need[need]
+    best = float(scores[listing.eligible].max())
+    sure = listing.fit * max(float(scores[row]), 0.0) / best if best > 0 else 0.0
+    return next((level for least, level in _LEVELS if sure >= least), "low")
 
 
 def _producer(listing: Listing, places: list[Place]) -> Production | None:
@@ -119,6 +131,8 @@ def _with_producer(listing: Listing, candidates: list[Candidate], found: Product
         ),
         need=need,
         offered=True,
+        latency=listing.columns.cards[found.row].intelligence.latency.tier.value,
+        confidence=_confidence(listing, need, found.row),
     )
     return [*others[: last + 1], joined, *others[last + 1 :]]
 

@@ -186,6 +186,7 @@ class Narrower:
         eligible: Rows,
     ) -> Narrowing:
         scored = self._scoring.score(text, signals, request, columns, eligible)
+        fit = round(self._fit.judge(scored.evidence, eligible), 4)
         listing = Listing(
             columns=columns,
             scored=scored,
@@ -193,13 +194,14 @@ class Narrower:
             request=request,
             signals=signals,
             settings=self._settings,
+            fit=fit,
         )
         made = Shortlist(
             candidates=shortlist(listing),
             considered=len(eligible),
             hidden=_hidden(request),
             needs=scored.needs,
-            fit=round(self._fit.judge(scored.evidence, eligible), 4),
+            fit=fit,
             catalog_version=columns.version,
             dense=scored.evidence.meaning is not None,
             exclusive=tuple(sorted(columns.cards[row].key for sole in scored.exclusive for row in sole)),

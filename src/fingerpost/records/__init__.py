@@ -92,6 +92,7 @@ from fingerpost.records.servers import (
     Transport,
 )
 from fingerpost.records.tools import (
+    AnswerSize,
     Effect,
     Instructions,
     Intelligence,
@@ -112,6 +113,7 @@ from fingerpost.records.tools import (
 __all__ = [
     "EVERY_RIGHT",
     "MAX_REINJECTIONS",
+    "AnswerSize",
     "Approval",
     "AskingCall",
     "Attempt",

@@ -37,6 +37,7 @@ class CallContext:
     seconds: float | None = None  # the caller's own deadline, when shorter than the tool's
     tokens_left: int | None = None  # room in the model's context
     dry_run: bool = False
+    summarises: bool = False  # whoever calls summarises long results of tools that need it
     doubt: str = ""  # why a person should look at this call even where the rules would let it run
     cancelled: tuple[str, ...] = ()  # tools whose calls a person did not allow in this request
 

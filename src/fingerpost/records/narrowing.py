@@ -95,6 +95,8 @@ class Candidate:
     need: int = 0  # which of the shortlist's `needs` it serves
     offered: bool = False
     lost: str = ""  # why it is not offered
+    latency: str = ""  # the tool's latency tier
+    confidence: str = ""  # how sure we are that it suits: high, medium or low
 
 
 @frozen

@@ -58,6 +58,23 @@ class LatencyTier(StrEnum):
         return cls.SLOW if milliseconds < 120_000 else cls.VERY_SLOW
 
 
+class AnswerSize(StrEnum):
+    """How much a model has to read, in tokens."""
+
+    SMALL = "small"  # under 500
+    MEDIUM = "medium"  # 500 to 2,000
+    LARGE = "large"  # 2,000 to 8,000
+    VERY_LARGE = "very_large"  # 8,000 or more
+
+    @classmethod
+    def of(cls, tokens: int) -> AnswerSize:
+        if tokens < 500:
+            return cls.SMALL
+        if tokens <= 2_000:
+            return cls.MEDIUM
+        return cls.LARGE if tokens < 8_000 else cls.VERY_LARGE
+
+
 @frozen
 class LatencyProfile:
     """How long the tool takes, in milliseconds, and when to show that it is at work."""
@@ -79,6 +96,11 @@ class ResponseProfile:
     max_tokens: Known[int]
     structured: Known[bool]
     needs_summary: Known[bool]
+
+    @property
+    def size(self) -> AnswerSize:
+        """How large an answer to expect: never more than the tool's answers are cut to."""
+        return AnswerSize.of(min(self.typical_tokens.value, self.max_tokens.value))
 
 
 @frozen

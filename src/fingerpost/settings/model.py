@@ -214,6 +214,11 @@ class DigestSettings(Section):
         default=0.25, gt=0, le=1, description="Most of the remaining context for one"
     )
     keep_seconds: float = Field(default=86_400, gt=0, description="How long the full result can be fetched")
+    summary_tokens: int = Field(
+        default=1000,
+        ge=50,
+        description="Results of tools with needs_summary are summarised to this",
+    )
 
 
 class FlagSettings(Section):
@@ -228,6 +233,7 @@ class FlagSettings(Section):
     result_cache: bool = Field(default=True, description="Answer a repeated read from memory")
     loop_guard: bool = Field(default=True, description="Stop a call that goes round in circles")
     digest: bool = Field(default=True, description="Cut long results to what fits")
+    result_summaries: bool = Field(default=True, description="Summarise results of tools with needs_summary")
     need_gate: bool = Field(default=True, description="Offer no tools for a request that needs none")
     dense_scores: bool = Field(default=True, description="Compare meanings, not words alone")
     intent_signals: bool = Field(default=True, description="Let categories, mentions and urgency count")
@@ -289,8 +295,10 @@ class ToolOverride(Section):
     feedback_delay_ms: int | None = Field(default=None, ge=0, description="When to show progress")
     typical_tokens: int | None = Field(default=None, ge=0, description="How long its replies usually are")
     max_tokens: int | None = Field(default=None, gt=0, description="Where its replies are cut")
-    structured: bool | None = Field(default=None, description="Its replies are data, not prose")
-    needs_summary: bool | None = Field(default=None, description="Its replies are summarised")
+    structured: bool | None = Field(default=None, description="Its replies are data, cut as JSON")
+    needs_summary: bool | None = Field(
+        default=None, description="Its long replies are summarised, by a model where there is one"
+    )
     keywords: tuple[str, ...] | None = Field(default=None, description="Words that speak for it")
     weight: float | None = Field(default=None, ge=0, description="How much those words count")
     exclusive_intent: IntentName | None = Field(

@@ -1,6 +1,6 @@
 """Results cut to what fits, with an honest note of what was cut and a way to the rest."""
 
-from fingerpost.call.digest.cut import budget_for, digest
+from fingerpost.call.digest.cut import budget_for, digest, needs_summary
 from fingerpost.call.digest.fence import FENCE_TOKENS, as_data, shown, suspicious
 from fingerpost.call.digest.fitting import fitted
 from fingerpost.call.digest.results import Page, Results, handle_of
@@ -17,6 +17,7 @@ __all__ = [
     "digest",
     "fitted",
     "handle_of",
+    "needs_summary",
     "shown",
     "suspicious",
 ]

@@ -22,6 +22,7 @@ from fingerpost.call.digest.summaries import summarise
 from fingerpost.call.digest.tokens import clip, count_tokens, price, tokens_against
 from fingerpost.call.digest.tree import trim_tree, unused_key, write
 from fingerpost.records import CallContext, Digest, Json, JsonObject, ToolCard
+from fingerpost.settings import Settings
 from fingerpost.settings.model import DigestSettings
 
 LEAST_BUDGET: Final = 50
@@ -29,12 +30,23 @@ NOTE: Final = 60  # tokens set aside for the last line; it may have more where m
 _LONGEST_REQUEST: Final = 4_000
 
 
-def budget_for(card: ToolCard, context: CallContext, settings: DigestSettings) -> int:
-    """How many tokens this result may take: the least of what tool, settings and context allow."""
+def budget_for(
+    card: ToolCard, context: CallContext, settings: DigestSettings, *, summary: bool = False
+) -> int:
+    """How many tokens this result may take: the least of what tool, settings and context allow.
+
+    `summary`: it is to be as short as a summary.
+    """
     allowed = min(card.intelligence.response.max_tokens.value, settings.max_tokens)
     if context.tokens_left is not None:
         allowed = min(allowed, int(settings.context_share * context.tokens_left))
-    return max(LEAST_BUDGET, allowed)
+    return max(LEAST_BUDGET, min(allowed, settings.summary_tokens) if summary else allowed)
+
+
+def needs_summary(card: ToolCard, settings: Settings) -> bool:
+    """Whether long results of this tool are summarised; data is cut as data instead."""
+    response = card.intelligence.response
+    return settings.flags.result_summaries and response.needs_summary.value and not response.structured.value
 
 
 def digest(
@@ -104,9 +116,10 @@ def _content_type(part: Part) -> str:
 
 def _only_tree(part: Part, card: ToolCard, room: int) -> Json:
     """The value of a result that is one JSON text, unless a summary says it better."""
-    if part.value is None or summarise(card, part.text, part.value, room) is not None:
+    if part.value is None:
         return None
-    return part.value
+    data = card.intelligence.response.structured.value
+    return part.value if data or summarise(card, part.text, part.value, room) is None else None
 
 
 def _cut_tree(
@@ -168,7 +181,8 @@ def _shares(prices: Sequence[int], room: int) -> list[int]:
 def _cut_part(part: Part, card: ToolCard, room: int, looked_for: Sequence[str]) -> Trimmed:
     if part.reference is not None:
         return Trimmed(text=clip(part.text, room), dropped=("the name",))
-    summary = summarise(card, part.text, part.value, room)
+    data = part.value is not None and card.intelligence.response.structured.value
+    summary = None if data else summarise(card, part.text, part.value, room)
     if summary is not None:
         head = trim_text(summary.head, max(room // 2, 1))
         body = trim_text(summary.body, room - count_tokens(head.text) - 1, looked_for)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 import anyio.to_thread
 
-from fingerpost.call.digest.cut import budget_for, digest, sentence, uncut
+from fingerpost.call.digest.cut import budget_for, digest, needs_summary, sentence, uncut
 from fingerpost.call.digest.results import handle_of
 from fingerpost.records import CallContext, Digest, Json, JsonObject, ToolCard
 from fingerpost.settings import Settings
@@ -21,13 +22,16 @@ SIZE_OF_A_VALUE: Final = 100  # in characters that take as long to cut: looking 
 
 async def fitted(result: JsonObject, card: ToolCard, context: CallContext, settings: Settings) -> Digest:
     """The digest; of a large result in a thread, because cutting it takes a while."""
-    budget = budget_for(card, context, settings.digest) if settings.flags.digest else sys.maxsize
+    summary = needs_summary(card, settings)
+    budget = budget_for(card, context, settings.digest, summary=summary and not context.summarises)
+    budget = budget if settings.flags.digest else sys.maxsize
     if (said := sentence(result, budget=budget)) is not None:
         return said
     large = _is_large(result)
-    if not large and (whole := uncut(result, budget=budget)) is not None:
-        return whole
     handle = handle_of(context.call_id)
+    if not large and (whole := uncut(result, budget=budget)) is not None:
+        long = summary and whole.tokens > settings.digest.summary_tokens  # kept, for it will be summarised
+        return replace(whole, handle=handle) if long else whole
     cutting = partial(digest, result, card, budget=budget, request=context.request, handle=handle)
     return await anyio.to_thread.run_sync(cutting) if large else cutting()
 

@@ -56,6 +56,8 @@ def _block(card: ToolCard, before: Sequence[ToolCard], usage: UsageProfile | Non
     yield f"Not when: {'; '.join(told.when_not)}"
     if told.required:
         yield f"Needs: {', '.join(told.required)}"
+    if told.expect:
+        yield f"Expect: {told.expect}"
     if told.examples:
         yield f"Example: {' | '.join(told.examples)}"
     if usage is not None and (line := experience_with(card, usage, before)):

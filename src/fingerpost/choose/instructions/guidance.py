@@ -14,7 +14,7 @@ from typing import Final
 from fingerpost.catalog import CATEGORIES, visible
 from fingerpost.choose.definitions import written
 from fingerpost.frozen import frozen
-from fingerpost.records import Effect, Json, LatencyTier, Source, ToolCard
+from fingerpost.records import AnswerSize, Effect, Json, LatencyTier, Source, ToolCard
 
 LONGEST_PURPOSE: Final = 160  # characters of a server's own words; a person's are taken as they are
 LONGEST_NAME: Final = 60
@@ -27,6 +27,16 @@ _SENTENCE_END = re.compile(r"(?<=[.!?。])\s(?=[^a-z\d(])")  # not after "e.g."
 _ABOUT: Final = {category.name: category.about for category in CATEGORIES}
 
 
+_SLOW: Final = {
+    LatencyTier.SLOW: "slow, 15 to 120 seconds",
+    LatencyTier.VERY_SLOW: "very slow, 2 to 5 minutes",
+}
+_LARGE: Final = {
+    AnswerSize.LARGE: "a large answer, 2,000 to 8,000 tokens",
+    AnswerSize.VERY_LARGE: "a very large answer, 8,000 tokens or more",
+}
+
+
 @frozen
 class Guidance:
     """The parts of an instruction, as they are shown."""
@@ -36,6 +46,7 @@ class Guidance:
     when_not: tuple[str, ...]
     required: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
+    expect: str = ""  # how slow it is and how much it answers, where that is out of the ordinary
 
 
 def guide(card: ToolCard, before: Sequence[ToolCard] = ()) -> Guidance:
@@ -47,6 +58,7 @@ def guide(card: ToolCard, before: Sequence[ToolCard] = ()) -> Guidance:
         when_not=tuple(map(_as_written, own.when_not)) or tuple(_when_not(card, before)),
         required=tuple(one_line(name, LONGEST_NAME) for name in _required(card)[:MOST_NAMES]),
         examples=tuple(map(_as_written, own.examples)) or tuple(_example(card)),
+        expect="; ".join(_expected(card)),
     )
 
 
@@ -105,6 +117,14 @@ def _when_not(card: ToolCard, before: Sequence[ToolCard]) -> Iterator[str]:
     for other in before:
         if _in_conflict(card, other):
             yield f"{other.exposed_name} is used for the same request"
+
+
+def _expected(card: ToolCard) -> Iterator[str]:
+    """By tiers, so that one call more or less does not change a prompt."""
+    if (speed := _SLOW.get(card.intelligence.latency.tier)) is not None:
+        yield speed
+    if (size := _LARGE.get(card.intelligence.response.size)) is not None:
+        yield size
 
 
 def _in_conflict(one: ToolCard, other: ToolCard) -> bool:

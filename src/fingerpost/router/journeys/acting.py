@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, cast
 
-from fingerpost.call.digest import suspicious
+from fingerpost.call.digest import digest, needs_summary, suspicious
 from fingerpost.call.digest.tokens import count_tokens
 from fingerpost.call.reply import tool_message
+from fingerpost.choose.summaries import summarise_result
+from fingerpost.errors import FingerpostError
 from fingerpost.events import ExecutionStatusChanged, PacketReinjected, ToolResultInjected, ToolSelected
 from fingerpost.llm import Role
 from fingerpost.records import (
@@ -56,7 +58,8 @@ async def call(journey: Journey, chosen: Selection, *, doubt: str = "") -> Outco
     journey.schedule(SystemTask.TOOL_EXECUTION)
     wish = wish_of(chosen)
     context = context_of(journey, wish, tokens_left=room(journey))
-    return understood(await journey.house.calls.call(wish, replace(context, doubt=doubt or context.doubt)))
+    outcome = await journey.house.calls.call(wish, replace(context, doubt=doubt or context.doubt))
+    return await summarised(journey, understood(outcome))
 
 
 async def call_all(journey: Journey, wishes: Sequence[ToolCall]) -> tuple[Outcome, ...]:
@@ -65,7 +68,38 @@ async def call_all(journey: Journey, wishes: Sequence[ToolCall]) -> tuple[Outcom
     tokens_left = room(journey)
     contexts = [context_of(journey, wish, tokens_left=tokens_left) for wish in wishes]
     outcomes = await journey.house.calls.call_many(list(zip(wishes, contexts, strict=True)))
-    return tuple(understood(outcome) for outcome in outcomes)
+    return tuple([await summarised(journey, understood(outcome)) for outcome in outcomes])
+
+
+async def summarised(journey: Journey, outcome: Outcome) -> Outcome:
+    """The same outcome, summarised by a model where its tool needs that and its result is long.
+
+    A result that may try to give orders is not: its warnings have to stay with it.
+    """
+    card = journey.house.snapshot().get(outcome.tool)
+    cut, result, most = outcome.digest, outcome.result, journey.settings.digest.summary_tokens
+    if card is None or cut is None or result is None or not outcome.success or cut.tokens <= most:
+        return outcome
+    if (
+        not journey.house.pool.ready
+        or not needs_summary(card, journey.settings)
+        or suspicious(outcome.content)
+    ):
+        return outcome
+    request = journey.packet.content.original_prompt
+    try:
+        ask = journey.asks(Role.LITE, "result_summary")
+        made = await summarise_result(ask, request, card.exposed_name, outcome.content, tokens=most)
+    except FingerpostError:  # told by the ask itself; the result is cut instead
+        made = None
+    if made is None:
+        short = digest(result, card, budget=most, request=request, handle=cut.handle)
+    else:
+        note = f"[A summary by {made.by} of {cut.original_tokens:,} tokens. All of it: fingerpost result "
+        text = f"{made.text}\n{note}{cut.handle}, or the tool read_result]"
+        dropped = ("all but a summary",)
+        short = replace(cut, text=text, content_type="text", tokens=count_tokens(text), dropped=dropped)
+    return replace(outcome, content=short.text, content_type=short.content_type, digest=short)
 
 
 def wish_of(chosen: Selection) -> ToolCall:
@@ -90,6 +124,7 @@ def context_of(journey: Journey, wish: ToolCall, *, tokens_left: int | None) -> 
         seconds=seconds,
         tokens_left=tokens_left,
         dry_run=asking.get("dry_run", False),
+        summarises=journey.house.pool.ready,
         doubt=_wariness(journey, wish),
         cancelled=tuple(step.tool for step in packet.tool_routing.cancelled),
     )

@@ -26,6 +26,7 @@ from fingerpost.router.journeys.bringing import with_parts
 from fingerpost.router.journeys.journey import Journey
 
 OTHER_SHARE: Final = 0.4  # of the window, for tools, results and the answer
+MOST_RESERVED: Final = 0.7  # of the window, where a larger answer is expected
 
 
 @frozen
@@ -86,6 +87,14 @@ def _behind(journey: Journey) -> int:
     return sum(tokens_of(message, count_tokens) for message in journey.brought.since)
 
 
+def _expected(journey: Journey, window: int) -> int:
+    """Tokens to keep free for the largest answer expected of an offered tool, and the answer after it."""
+    most = journey.settings.digest.max_tokens
+    sizes = [min(card.intelligence.response.typical_tokens.value, most) for card in journey.cards()]
+    wanted = max(sizes, default=0) + journey.settings.choose.answer_tokens
+    return min(wanted, int(window * MOST_RESERVED))
+
+
 async def guides(journey: Journey, cards: Sequence[ToolCard]) -> str:
     """When to use each of these tools and when not, in the order the conversation knows them."""
     order = journey.packet.context.available_tools
@@ -101,7 +110,7 @@ async def history_for(journey: Journey) -> tuple[Message, ...]:
         journey.fitted = await build(
             journey.packet,
             window_tokens=window,
-            reserve=int(window * OTHER_SHARE) + _behind(journey),
+            reserve=max(int(window * OTHER_SHARE), _expected(journey, window)) + _behind(journey),
             count=count_tokens,
             ask=journey.asks(Role.LITE, "summary") if journey.settings.flags.summarise else None,
             summaries=journey.house.summaries,

@@ -155,19 +155,27 @@ def _show_offered(narrowing: Narrowing, *, explain: bool) -> None:
         screen.print(Text("No tool is offered.", style="yellow"))
         return
     several = len(narrowing.shortlist.needs) > 1
-    made = table(None, "offered", "score", "made of", *(["need"] if several else []), "because")
+    made = table(
+        None, "offered", "score", "sure", "speed", "made of", *(["need"] if several else []), "because"
+    )
     largest = max(candidate.score for candidate in offered)
     width = max(min(BAR_WIDTH, screen.width // 5), 6)
     for candidate in offered:
         made.add_row(
             Text(plain(candidate.tool), style="bold"),
             f"{candidate.score:.2f}",
+            candidate.confidence,
+            _speed(candidate),
             bar(candidate, largest, width=width, coloured=screen.is_terminal),
             *([str(candidate.need + 1)] if several else []),
             Text(plain(reasons(candidate, all_of_them=explain)), style="dim"),
         )
     screen.print(made)
     screen.print(_legend(offered, coloured=screen.is_terminal))
+
+
+def _speed(candidate: Candidate) -> str:
+    return candidate.latency.replace("_", " ")
 
 
 def bar(candidate: Candidate, largest: float, *, width: int = BAR_WIDTH, coloured: bool) -> Text:
@@ -217,11 +225,13 @@ def _show_rest(narrowing: Narrowing) -> None:
     screen = output()
     losers = [candidate for candidate in narrowing.shortlist.candidates if not candidate.offered]
     if losers:
-        made = table("not offered", "tool", "score", "why not", "made of")
+        made = table("not offered", "tool", "score", "sure", "speed", "why not", "made of")
         for candidate in losers:
             made.add_row(
                 Text(plain(candidate.tool)),
                 f"{candidate.score:.2f}",
+                candidate.confidence,
+                _speed(candidate),
                 Text(plain(candidate.lost)),
                 Text(plain(reasons(candidate, all_of_them=True)), style="dim"),
             )

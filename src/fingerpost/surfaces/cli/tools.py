@@ -115,6 +115,8 @@ def card_as_json(card: ToolCard) -> dict[str, Any]:
         "description": card.description,
         "effect": to_plain(card.effect),
         "fingerprint": card.fingerprint,
+        "latency_tier": card.intelligence.latency.tier.value,
+        "answer_size": card.intelligence.response.size.value,
         "intelligence": to_plain(card.intelligence),
         "definition": card.definition,
     }
@@ -206,15 +208,20 @@ def _show_card(router: Router, card: ToolCard) -> None:
 
 
 def _facts(card: ToolCard) -> Iterator[tuple[str, Known[Any]]]:
+    from dataclasses import replace
+
     know = card.intelligence
     yield "effect", card.effect
     yield "category", know.category
     yield "priority", know.priority
     yield "falls back to", know.hierarchy
     yield "conflicts with", know.conflicts
+    yield "speed", replace(know.latency.typical, value=know.latency.tier.value.replace("_", " "))
     yield "typical time (ms)", know.latency.typical
     yield "time-out (ms)", know.latency.timeout
     yield "show progress after (ms)", know.latency.feedback_delay
+    size = know.response.size.value.replace("_", " ")
+    yield "size of an answer", replace(know.response.typical_tokens, value=size)
     yield "typical answer (tokens)", know.response.typical_tokens
     yield "longest answer (tokens)", know.response.max_tokens
     yield "structured answer", know.response.structured

@@ -37,6 +37,8 @@ function Candidate({ row, bars, card, needs }) {
       <${ToolLink} tool=${row.tool} />
       ${row.offered ? html` <${Badge} tone="good">offered<//>` : null}
       ${needs.length > 1 ? html` <${Badge} title=${visible(needs[row.need])}>part ${row.need + 1}<//>` : null}
+      ${row.confidence ? html` <${Badge} title="How sure we are that it suits">${visible(row.confidence)} confidence<//>` : null}
+      ${row.latency ? html` <${Badge} title="How long it usually takes">${visible(row.latency.replace("_", " "))}<//>` : null}
       ${card?.effect ? html` <${Badge}>${visible(card.effect)}<//>` : null}
     </div>
     <div class="candidate-bar" role="img" aria-label="score ${row.score.toFixed(2)}: ${told}">
