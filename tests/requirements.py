@@ -96,10 +96,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     # B. Tools and instructions
     "B1": Requirement("Definitions and instructions come from one tool record"),
     "B2": Requirement("A knowledge base with six tools"),
-    "B3": Requirement(
-        "Three routing tools hand over to specialists",
-        "`use_mcp_agent` sees only the knowledge base under the shipped profiles (issue 20: 16)",
-    ),
+    "B3": Requirement("Three routing tools hand over to specialists"),
     "B4": Requirement("Single-decision mode"),
     "B5": Requirement("The system prompt is assembled from persona, tools and directives"),
     "B6": Requirement("What the conversation holds is answered from it"),
@@ -127,16 +124,10 @@ REQUIREMENTS: dict[str, Requirement] = {
     "C1": Requirement("OpenAI-format tool calls are parsed; bad arguments become a clear error"),
     "C2": Requirement("Dotted names resolve to tool and operation"),
     "C3": Requirement("Unknown tools are answered with near names"),
-    "C4": Requirement(
-        "Arguments are validated before execution: missing, wrong type, bad value",
-        "`file_operations` checks its operations after a person was asked (issue 20: 10)",
-    ),
+    "C4": Requirement("Arguments are validated before execution: missing, wrong type, bad value"),
     "C5": Requirement("Consolidated tools with an operation parameter"),
     "C6": Requirement("Dangerous operations need a grant"),
-    "C7": Requirement(
-        "One result shape, six kinds of error",
-        "execution failures carry no `error_type`; a missing file is named without its path (issue 20: 19)",
-    ),
+    "C7": Requirement("One result shape, six kinds of error"),
     "C8": Requirement("Recovery by kind of error"),
     "C9": Requirement(
         "Stable tool order; connections reused",
@@ -146,7 +137,6 @@ REQUIREMENTS: dict[str, Requirement] = {
     "C11": Requirement(
         "A result that needs authorization says so in its metadata; user_collaboration can approve; a "
         "failed file operation names its kind and path",
-        "issue 20: 26",
     ),
     "C12": Requirement(
         "isBackground returns a handle at once; grants reach outside the working directory; own tools "

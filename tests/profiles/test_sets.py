@@ -11,10 +11,13 @@ import httpx2
 import pytest
 
 from fingerpost import Router
-from fingerpost.testing import ScriptedModel
+from fingerpost.llm import ModelRequest
+from fingerpost.records import Scope
+from fingerpost.testing import ScriptedModel, calls
+from fingerpost.testing.scripted import Line
 from tests.api.kit import served as api_served
 from tests.completions.kit import served as v1_served
-from tests.profiles.kit import own, sees, servers_seen, small
+from tests.profiles.kit import own, sees, servers_seen, small, until
 from tests.requirements import proves
 
 READY = ("kb", "v1", "v0.3", "researcher", "developer")
@@ -135,3 +138,91 @@ async def test_serve_may_say_what_everybody_gets(tmp_path: Path, preferred: str)
     async with small(tmp_path, **PLANS) as (router, _, _):
         router.profiles.prefer(preferred)
         assert router.profiles.meant(caller="eve") == {"desk": "desk", "pro": "free"}[preferred]
+
+
+AGENT = "specialists/use_mcp_agent"
+COLOUR: dict[str, Any] = {"tool": AGENT, "arguments": {"task": "Read the file colour.txt"}}
+
+
+def offered(request: ModelRequest) -> set[str]:
+    return {str(tool["function"]["name"]) for tool in request.tools}  # pyright: ignore
+
+
+def agent(tool: str, arguments: dict[str, Any]) -> ScriptedModel:
+    """A model that calls the tool where it is offered, and answers then."""
+
+    def said(request: ModelRequest) -> Line:
+        name = next((name for name in offered(request) if tool in name), None)
+        if name is None or any(message.role == "tool" for message in request.messages):
+            return "That is all."
+        return calls((name, arguments))
+
+    return ScriptedModel(said)
+
+
+@proves("B3", "B7")
+@pytest.mark.parametrize("profile", ["v1", "v0.3"])
+async def test_the_agent_of_a_ready_profile_reaches_what_the_profile_does_not_offer(
+    tmp_path: Path, profile: str
+):
+    (tmp_path / "colour.txt").write_text("blue")
+    model = agent("ai_read", {"path": "colour.txt"})
+    async with own(tmp_path, *READY, model=model) as router, api_served(router) as house:
+        assert "workspace" not in servers_seen(router, profile)
+        answer = (await house.post("/api/call", {**COLOUR, "profile": profile})).json()
+        assert "used workspace/ai.read" in answer["content"], answer
+        run = {"tool": AGENT, "arguments": {"task": "Run the command git status in the terminal"}}
+        model.asked.clear()
+        await house.post("/api/call", {**run, "profile": profile})
+        assert any("execute" in name for request in model.asked for name in offered(request))
+        assert not any("specialists" in name for request in model.asked for name in offered(request))
+        # what the agent may use, its caller may not use for that
+        direct = {"tool": "workspace/ai.read", "arguments": {"path": "colour.txt"}, "profile": profile}
+        assert (await house.post("/api/call", direct)).status_code == 404
+
+
+@proves("B3")
+async def test_the_agent_reaches_nothing_that_its_callers_key_or_a_rule_keeps_from_them(tmp_path: Path):
+    (tmp_path / "colour.txt").write_text("blue")
+    model = agent("ai_read", {"path": "colour.txt"})
+    denied = {"verdict": "deny", "server": "workspace", "profile": "strict"}
+    tools = ("knowledge/*", "specialists/use_*")
+    more: dict[str, Any] = {
+        "profiles": {
+            "strict": {"tools": tools, "agent_tools": ["*"]},
+            "reading": {"tools": tools, "agent_tools": ["*"], "effects": ["write"]},
+            "plain": {"tools": tools},
+        },
+        "policy": [denied],
+    }
+    async with own(tmp_path, *READY, model=model, **more) as router, api_served(router) as house:
+        bound = await house.key("bound", scope=Scope(servers=("knowledge", "specialists")))
+        named = await house.key("named", scope=Scope(tools=tools))  # word for word as the profile has it
+        for profile, headers in (
+            ("v1", bound),
+            ("v1", named),
+            ("strict", {}),
+            ("reading", {}),
+            ("plain", {}),
+        ):
+            called = await house.post("/api/call", {**COLOUR, "profile": profile}, headers=headers)
+            assert "used no tool" in called.json()["content"], (profile, called.json())
+        seen = {name for request in model.asked for name in offered(request)}
+        assert not any("workspace" in name for name in seen), seen
+
+
+@proves("B3", "C6")
+async def test_what_the_agent_asks_for_runs_within_the_same_bounds_once_it_is_approved(tmp_path: Path):
+    (tmp_path / "colour.txt").write_text("blue")
+    delete = {"operation": "delete", "path": "colour.txt"}
+    model = agent("file_operations", delete)
+    task = {"tool": AGENT, "arguments": {"task": "Delete the file colour.txt"}, "profile": "v1"}
+    switched = {"tool_routing": {"allow_write": True}}
+    async with own(tmp_path, *READY, model=model, **switched) as router, api_served(router) as house:
+        key = await house.key("dana", "use", "approve")
+        waits = (await house.post("/api/call", task, headers=key)).json()
+        (pending,) = await router.calls.approvals.waiting()
+        assert pending.pending_id in waits["content"]
+        address = f"/api/approvals/{pending.pending_id}/approve"
+        await house.post(address, {}, headers=await house.key("erin", "approve"))
+        await until(lambda: not (tmp_path / "colour.txt").exists())

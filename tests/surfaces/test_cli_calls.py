@@ -43,6 +43,14 @@ def test_wrong_argument_names_and_types_to_a_real_server_succeed_and_the_trace_s
     assert events[-1]["kind"] == "call_finished"
 
 
+@proves("C7")
+def test_a_file_that_another_server_does_not_find_is_named_with_its_kind_and_path(person: Person) -> None:
+    folder = has_files(person)
+    done = person.runs("call", "files/read_text_file", f"path={folder}/missing.md", "--json")
+    metadata = json.loads(done.stdout)["metadata"]
+    assert (metadata["error_type"], metadata["attemptedPath"]) == ("FileNotFound", f"{folder}/missing.md")
+
+
 @proves("C6", "A5")
 def test_a_write_waits_is_approved_in_another_terminal_and_then_runs(person: Person) -> None:
     folder = has_files(person)

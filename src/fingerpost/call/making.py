@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import field
+from collections.abc import Callable, Iterable
+from dataclasses import field, replace
 
-from fingerpost.call.arguments import prepare, signature
+from fingerpost.call.arguments import Prepared, prepare, signature
 from fingerpost.call.fingerprints import call_fingerprint
 from fingerpost.call.names import NotFound, operation_of, resolve, unknown_argument
 from fingerpost.call.outcomes import Endings
@@ -19,6 +19,7 @@ from fingerpost.records import (
     JsonObject,
     ParameterError,
     Pending,
+    Precheck,
     Repair,
     ToolCall,
     ToolCard,
@@ -37,13 +38,24 @@ class Checked:
     signature: str = ""
 
 
-def check(wish: ToolCall, snapshot: Snapshot, *, repair: bool) -> Checked:
+PrecheckOf = Callable[[str], Precheck | None]  # by server
+
+
+def prepared(card: ToolCard, arguments: JsonObject, prechecks: PrecheckOf, *, repair: bool) -> Prepared:
+    """The arguments put right and checked: by the schema, then by the server where it is one of ours."""
+    made = prepare(card, arguments, repair=repair)
+    precheck = None if made.errors else prechecks(card.server)
+    errors = () if precheck is None else precheck.check_arguments(card.name, made.arguments)
+    return replace(made, errors=errors, signature=signature(card)) if errors else made
+
+
+def check(wish: ToolCall, snapshot: Snapshot, prechecks: PrecheckOf, *, repair: bool) -> Checked:
     """What would become of the call's name and arguments. Nothing runs, nobody is asked or told."""
     found = resolve(wish, snapshot)
     if isinstance(found, NotFound):
         endings = Endings(wish, CallContext(call_id=""))
         return Checked(problem=endings.not_found(found.near, ambiguous=found.ambiguous).content)
-    made = prepare(found.card, found.arguments, repair=repair)
+    made = prepared(found.card, found.arguments, prechecks, repair=repair)
     return Checked(
         tool=found.card.key,
         arguments=made.arguments,
@@ -54,10 +66,12 @@ def check(wish: ToolCall, snapshot: Snapshot, *, repair: bool) -> Checked:
     )
 
 
-def edited_call(card: ToolCard, pending: Pending, arguments: JsonObject, *, repair: bool) -> Call:
-    """The waiting call with a person's own arguments, which must fit the tool's schema as any others."""
+def edited_call(
+    card: ToolCard, pending: Pending, arguments: JsonObject, prechecks: PrecheckOf, *, repair: bool
+) -> Call:
+    """The waiting call with a person's own arguments, which are checked as any others."""
     check_names(card, pending, arguments)
-    made = prepare(card, arguments, repair=repair)
+    made = prepared(card, arguments, prechecks, repair=repair)
     if made.errors:
         message = "; ".join(error.message for error in made.errors)
         raise CallError(message, hint=f"the tool takes: {made.signature}")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from fingerpost.call.execution.failure import facts, fault_of, parameter_errors
 from fingerpost.call.guidance import advice, advice_after_decision
 from fingerpost.call.hiding import SCOPE
 from fingerpost.catalog import Absence
@@ -14,11 +15,13 @@ from fingerpost.frozen import frozen
 from fingerpost.records import (
     Call,
     CallContext,
+    CallFault,
     Decision,
     Digest,
     ErrorKind,
     Execution,
     Json,
+    JsonObject,
     Outcome,
     ParameterError,
     Pending,
@@ -53,7 +56,7 @@ class Endings:
     def invalid(
         self, tool: str, errors: tuple[ParameterError, ...], repairs: tuple[Repair, ...], signature: str
     ) -> Outcome:
-        content = "; ".join(error.message for error in errors) + f". The tool takes: {signature}"
+        content = "; ".join(error.message.rstrip(".") for error in errors) + f". The tool takes: {signature}"
         return self.failure(
             tool,
             ErrorKind.INVALID_PARAMETERS,
@@ -61,6 +64,18 @@ class Endings:
             signature=signature,
             parameter_errors=errors,
             repairs=repairs,
+        )
+
+    def infeasible(self, call: Call, fault: CallFault) -> Outcome:
+        """The call would fail, as its own server says; it was not made, and nobody was asked about it."""
+        wrong = parameter_errors(fault)
+        return self.failure(
+            call.tool,
+            ErrorKind.INVALID_PARAMETERS if wrong else ErrorKind.EXECUTION_FAILED,
+            wrong[0].message if wrong else fault.message,
+            about=facts(fault),
+            parameter_errors=wrong,
+            repairs=call.repairs,
         )
 
     def denied(self, call: Call, ruling: Ruling) -> Outcome:
@@ -84,6 +99,7 @@ class Endings:
             call.tool,
             ErrorKind.AUTHORIZATION_REQUIRED,
             content,
+            about=_authorization(pending),
             repairs=call.repairs,
             pending_id=pending.pending_id,
             hint=f"fingerpost approvals approve {pending.pending_id}",
@@ -94,7 +110,11 @@ class Endings:
         if pending.decision is Decision.WAITING:
             content = f"{pending.tool} still waits for a person's approval: {pending.reason}"
             return self.failure(
-                pending.tool, ErrorKind.AUTHORIZATION_REQUIRED, content, pending_id=pending.pending_id
+                pending.tool,
+                ErrorKind.AUTHORIZATION_REQUIRED,
+                content,
+                about=_authorization(pending),
+                pending_id=pending.pending_id,
             )
         if pending.decision is Decision.EXPIRED:
             content = f"nobody decided about {pending.tool} in time; it did not run"
@@ -171,6 +191,9 @@ class Endings:
     def answered(self, execution: Execution, asked: Call, cut: Digest) -> Outcome:
         failed = execution.error is not None
         metadata: dict[str, Json] = {"untrusted": True, "operation": asked.operation, "effect": asked.effect}
+        fault = None if not failed else fault_of(execution.result or {})
+        if failed:
+            metadata |= {"error_type": execution.error, **facts(fault)}
         if execution.call.tool != asked.tool:
             metadata["answered_by"] = execution.call.tool
         return Outcome(
@@ -184,6 +207,7 @@ class Endings:
             advice=advice(execution.error, hint=execution.hint) if execution.error is not None else "",
             detail=execution.detail,
             repairs=(*asked.repairs, *(execution.call.repairs if execution.call is not asked else ())),
+            parameter_errors=parameter_errors(fault),
             attempts=execution.attempts,
             digest=cut,
             result=execution.result,
@@ -200,10 +224,14 @@ class Endings:
         signature: str = "",
         hint: str = "",
         fix: str = "",
+        about: JsonObject | None = None,
         **more: Any,
     ) -> Outcome:
-        """`hint` is for whoever calls; `fix` is what a person can do about just this, told to both."""
-        metadata: dict[str, Json] = {"error_type": error}
+        """`hint` is for whoever calls; `fix` is what a person can do about just this, told to both.
+
+        `about` joins the metadata.
+        """
+        metadata: dict[str, Json] = {"error_type": error, **(about or {})}
         if fix:
             metadata["fix"] = fix
         return Outcome(
@@ -217,3 +245,13 @@ class Endings:
             metadata=metadata,
             **more,
         )
+
+
+def _authorization(pending: Pending) -> JsonObject:
+    """What the metadata say of a call that waits for a person."""
+    return {
+        "requiresAuthorization": True,
+        "authorizationKey": pending.operation,
+        "reason": pending.reason,
+        "pending_id": pending.pending_id,
+    }

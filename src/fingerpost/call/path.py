@@ -17,12 +17,12 @@ import anyio
 
 from fingerpost.call import reread
 from fingerpost.call.approvals import Approvals
-from fingerpost.call.arguments import prepare, translate
+from fingerpost.call.arguments import translate
 from fingerpost.call.digest import Results, fitted
 from fingerpost.call.execution import Job, Runner, awaits_input, in_parallel
 from fingerpost.call.fingerprints import call_fingerprint
 from fingerpost.call.hiding import hidden_tools
-from fingerpost.call.making import Checked, call_of, check, edited_call
+from fingerpost.call.making import Checked, call_of, check, edited_call, prepared
 from fingerpost.call.names import NotFound, absent, resolve
 from fingerpost.call.outcomes import Endings
 from fingerpost.call.policy import Policy, doubted, permit
@@ -69,7 +69,7 @@ from fingerpost.records import (
     utc_now,
 )
 from fingerpost.servers import Servers
-from fingerpost.servers.caller import Passage
+from fingerpost.servers.caller import AWAITS, Passage
 from fingerpost.settings import RuleSettings, Settings
 from fingerpost.store import Store
 
@@ -217,7 +217,7 @@ class CallPath:
         self._tell(context, CallRuled, tool=ready.call.tool, verdict=ruling.verdict, reason=ruling.reason,
                    rule=ruling.rule)  # fmt: skip
         if context.dry_run:
-            return endings.dry_run(ready.call, ruling)
+            return await self._infeasible(ready.call, endings) or endings.dry_run(ready.call, ruling)
         leave = await self._leave(ready.call, context, ruling, passage)
         if leave is None:
             return await self._without_leave(ready.call, context, ruling, endings, passage)
@@ -226,6 +226,8 @@ class CallPath:
             if ruling.verdict is Verdict.ASK:
                 self._rounds.keep(ready.call, context, execution.result, leave)
             return endings.asks_for_input(execution, ready.call)
+        if (awaited := await self._awaited(execution)) is not None:
+            return endings.undecided(awaited)
         return await self._finish(execution, ready, context, endings)
 
     # -- from words to a call -----------------------------------------------------------------------
@@ -236,7 +238,8 @@ class CallPath:
             outcome = self._not_there(wish, found, context, endings)
             self._refuse(context, outcome)
             return outcome
-        made = prepare(found.card, found.arguments, repair=self._settings.flags.argument_repair)
+        repair = self._settings.flags.argument_repair
+        made = prepared(found.card, found.arguments, self._servers.precheck, repair=repair)
         if made.errors:
             outcome = endings.invalid(found.card.key, made.errors, made.repairs, made.signature)
             self._refuse(context, outcome)
@@ -287,7 +290,18 @@ class CallPath:
 
     def check(self, wish: ToolCall) -> Checked:
         """What would become of the call's name and arguments. Nothing runs, nobody is asked or told."""
-        return check(wish, self._catalog.snapshot, repair=self._settings.flags.argument_repair)
+        repair = self._settings.flags.argument_repair
+        return check(wish, self._catalog.snapshot, self._servers.precheck, repair=repair)
+
+    async def _infeasible(self, call: Call, endings: Endings) -> Outcome | None:
+        """How the call would fail now, where its server is ours and can tell: no person is asked for that."""
+        precheck = self._servers.precheck(call.server)
+        fault = None if precheck is None else await precheck.check_feasible(call.name, call.arguments)
+        if fault is None:
+            return None
+        outcome = endings.infeasible(call, fault)
+        self._refuse(endings.context, outcome)
+        return outcome
 
     # -- permission ---------------------------------------------------------------------------------
 
@@ -313,6 +327,8 @@ class CallPath:
                 return endings.undecided(word)
             edited = ToolCall(name=word.tool, arguments=word.edited_arguments)
             return await self._go(edited, context, endings, passage)  # the grant is for that one
+        if (outcome := await self._infeasible(call, endings)) is not None:
+            return outcome
         pending = await self.approvals.request(call, context, ruling)
         return endings.waiting(call, pending)
 
@@ -329,13 +345,13 @@ class CallPath:
         """A person's word on a waiting call. Edited arguments must fit the tool's schema as any others."""
         edited = None
         if edited_arguments is not None and (pending := await self.approvals.get(pending_id)) is not None:
-            edited = self.edited(pending, edited_arguments)
+            edited = await self.edited(pending, edited_arguments)
         scope = "conversation" if for_conversation else "once"
         return await self.approvals.decide(
             pending_id, decision, by=by, reason=reason, edited=edited, scope=scope
         )
 
-    def edited(self, pending: Pending, arguments: JsonObject) -> Call:
+    async def edited(self, pending: Pending, arguments: JsonObject) -> Call:
         """The waiting call as a person wants it, which may do something else to the world.
 
         Raises `CallError`.
@@ -344,7 +360,15 @@ class CallPath:
         if card is None:
             message = f"{pending.pending_id} cannot be edited: its tool is not available now"
             raise CallError(message, hint="approve or reject it as it is")
-        return edited_call(card, pending, arguments, repair=self._settings.flags.argument_repair)
+        prechecks, repair = self._servers.precheck, self._settings.flags.argument_repair
+        edited = edited_call(card, pending, arguments, prechecks, repair=repair)
+        precheck = prechecks(edited.server)
+        fault = None if precheck is None else await precheck.check_feasible(edited.name, edited.arguments)
+        if fault is not None:
+            raise CallError(
+                fault.message, hint="nothing was decided; correct the arguments, or reject the call"
+            )
+        return edited
 
     async def resume(self, pending_id: str, context: CallContext, passage: Passage | None = None) -> Outcome:
         """Go on with a call that waited for a person: run it, or say what became of it."""
@@ -395,6 +419,14 @@ class CallPath:
         )
         events = [entry.event for entry in recorded]
         return [event for event in events if getattr(event, "call_id", None) == context.call_id]
+
+    async def _awaited(self, execution: Execution) -> Pending | None:
+        """The waiting call that a tool of our own wants the person to be asked about."""
+        meta = (execution.result or {}).get("_meta")
+        awaited = meta.get(AWAITS) if isinstance(meta, Mapping) else None
+        if not isinstance(awaited, str) or self._servers.precheck(execution.call.server) is None:
+            return None
+        return await self.approvals.get(awaited)
 
     # -- execution ----------------------------------------------------------------------------------
 

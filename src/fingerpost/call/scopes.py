@@ -11,9 +11,22 @@ from fingerpost.records import Effect, Scope
 def bounded_by(
     scopes: tuple[Scope, ...], profile: str | None, bounds: Mapping[str, Scope]
 ) -> tuple[Scope, ...]:
-    """The scopes, and with them what bounds the profile: nobody has to remember to say it."""
+    """The scopes, and with them what bounds the profile: nobody has to remember to say it.
+
+    For an agent that the profile gives tools of its own, those stand for the profile's bounds; what bounds
+    the caller's key holds for the agent as well.
+    """
     bound = None if profile is None else bounds.get(profile)
-    return scopes if bound is None or bound in scopes else (*scopes, bound)
+    if bound is not None and bound not in scopes:
+        scopes = (*scopes, bound)
+    delegated = {scope.profile for scope in scopes if scope.delegated}
+    if not delegated:
+        return scopes
+    return tuple(
+        scope
+        for scope in scopes
+        if scope.delegated or scope.profile is None or scope.profile not in delegated
+    )
 
 
 def within(scopes: Iterable[Scope], server: str, key: str, effect: Effect) -> bool:

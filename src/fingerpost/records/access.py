@@ -17,6 +17,8 @@ class Scope:
     servers: tuple[str, ...] = ()  # names, `*` allowed
     tools: tuple[str, ...] = ()  # keys `server/tool`, `*` allowed
     effects: tuple[Effect, ...] = ()
+    profile: str | None = None  # the profile whose bounds these are
+    delegated: bool = False  # what an agent may use under that profile, in place of the profile's own bounds
 
     @property
     def bounded(self) -> bool:

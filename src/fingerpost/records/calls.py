@@ -100,6 +100,17 @@ class ParameterError:
 
 
 @frozen
+class CallFault:
+    """Why a call fails, as a server of our own says it: before anybody is asked, or after it was tried."""
+
+    message: str
+    error_type: str = ""  # such as FileNotFound
+    path: str = ""  # the path that was tried
+    parameter: str = ""  # the one to correct; empty: the arguments are right, and it fails all the same
+    fault: ParameterFault = ParameterFault.BAD_VALUE
+
+
+@frozen
 class Call:
     """A call whose tool exists and whose arguments fit its schema."""
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, Protocol
 
 from fingerpost.frozen import frozen
+from fingerpost.records.calls import CallFault, ParameterError
 from fingerpost.records.json import Json, JsonObject
 
 Transport = Literal["stdio", "http", "sse", "in_process"]
@@ -23,6 +24,18 @@ class OAuthSpec:
     client_secret: str | None = field(default=None, repr=False)
     scopes: tuple[str, ...] = ()
     redirect_port: int = 0
+
+
+class Precheck(Protocol):
+    """What a server in this process says about a call before it runs and before a person is asked."""
+
+    def check_arguments(self, tool: str, arguments: JsonObject) -> tuple[ParameterError, ...]:
+        """What is wrong with the arguments beyond their schema. Looks at nothing but them."""
+        ...
+
+    async def check_feasible(self, tool: str, arguments: JsonObject) -> CallFault | None:
+        """Why the call would fail now; None where nothing is known against it. Changes nothing."""
+        ...
 
 
 @frozen
@@ -45,6 +58,7 @@ class ServerSpec:
     isolate: bool = False  # one connection for each caller instead of one for all
     forward_authorization: bool = False  # the caller's own token goes along; never by default
     in_process: object | None = field(default=None, repr=False)  # an MCP server object of the caller's
+    precheck: Precheck | None = field(default=None, repr=False)  # of a server in this process
     origin: str | None = None  # the file and line this entry was read from
 
 

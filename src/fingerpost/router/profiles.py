@@ -146,11 +146,18 @@ class Profiles(Mapping[str, ProfileSettings]):
 
     def _bounds(self) -> dict[str, Scope]:
         """What may be used under each, those that are gone included."""
-        now = {name: scope_of(profile) for name, profile in self._now.items()}
+        now = {name: scope_of(name, profile) for name, profile in self._now.items()}
         return {
             **dict.fromkeys(self._gone - now.keys(), NOTHING),
             **{name: scope for name, scope in now.items() if scope is not None},
         }
+
+    def agent_scope(self, name: str | None) -> Scope | None:
+        """What an agent may use under a profile in place of the profile's bounds; None: as the profile."""
+        profile = None if name is None else self._now.get(name)
+        if profile is None or not profile.agent_tools:
+            return None
+        return Scope(tools=profile.agent_tools, effects=profile.effects, profile=name, delegated=True)
 
     # -- changing -----------------------------------------------------------------------------------
 
@@ -172,9 +179,9 @@ class Profiles(Mapping[str, ProfileSettings]):
         return changed
 
 
-def scope_of(profile: ProfileSettings) -> Scope | None:
+def scope_of(name: str, profile: ProfileSettings) -> Scope | None:
     """What a profile bounds; None where it bounds nothing."""
-    scope = Scope(servers=profile.servers, tools=profile.tools, effects=profile.effects)
+    scope = Scope(servers=profile.servers, tools=profile.tools, effects=profile.effects, profile=name)
     return scope if scope.bounded else None
 
 

@@ -16,6 +16,10 @@ from fingerpost.servers.clock import Clock
 
 # Goes to servers in this process alone: the call under way, for which they may ask who makes it.
 CALL_ID: Final = "fingerpost/call"
+# In the `_meta` of a failed result of our own servers: the fields of `CallFault` but for the message.
+FAULT: Final = "fingerpost/fault"
+# In the `_meta` of a result of our own servers: the waiting call that the person is to be asked about.
+AWAITS: Final = "fingerpost/awaits"
 
 
 class CallerSide(Protocol):

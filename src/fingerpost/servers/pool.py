@@ -29,6 +29,7 @@ from fingerpost.records import (
     JsonObject,
     Listing,
     Materials,
+    Precheck,
     ServerSpec,
     ServerState,
     ServerStatus,
@@ -182,6 +183,11 @@ class Servers:
 
     def status(self, name: str) -> ServerStatus:
         return self._find(name).standing.status
+
+    def precheck(self, name: str) -> Precheck | None:
+        """What looks at calls of this server before they run; only servers in this process have one."""
+        supervisor = self._supervisors.get(name)
+        return None if supervisor is None else supervisor.spec.precheck
 
     def listing(self, name: str) -> Listing | None:
         """What the server offered last; None while it was never listed. Kept while it is down."""

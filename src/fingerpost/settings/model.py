@@ -562,6 +562,10 @@ class ProfileSettings(Section):
     servers: tuple[str, ...] = Field(default=(), description="Only these servers, `*` allowed; empty: all")
     tools: tuple[str, ...] = Field(default=(), description="Only these keys, `*` allowed; empty: all")
     effects: tuple[Effect, ...] = Field(default=(), description="Only tools with these effects; empty: all")
+    agent_tools: tuple[str, ...] = Field(
+        default=(),
+        description="Keys that use_mcp_agent may use under it, `*` allowed; empty: what the profile offers",
+    )
     pinned: tuple[str, ...] = Field(default=(), description="Tools route offers as themselves")
     max_tools: int | None = Field(
         default=None, ge=1, le=64, description="Most tools offered to a model; by default narrow.max_tools"

@@ -70,10 +70,15 @@ def house(settings: Settings, folder: Path) -> House:
 
     @asynccontextmanager
     async def opened(
-        *, write: bool = True, execute: bool = True, policy: tuple[Any, ...] = (), **workspace: Any
+        *,
+        write: bool = True,
+        execute: bool = True,
+        policy: tuple[Any, ...] = (),
+        beside: tuple[str, ...] = (),
+        **workspace: Any,
     ) -> AsyncGenerator[Hands]:
         wanted = settings.model_dump() | {
-            "builtin": {"enabled": ["workspace"], "workspace": workspace},
+            "builtin": {"enabled": ["workspace", *beside], "workspace": workspace},
             "tool_routing": {"allow_write": write, "allow_execute": execute},
             "policy": policy,
         }

@@ -14,5 +14,8 @@ INSTRUCTIONS = (
 def make(premises: Premises) -> OwnServer:
     """The server, not open yet."""
     return OwnServer(
-        "collaboration", (collaboration_tool(),), instructions=INSTRUCTIONS, context_of=premises.context_of
+        "collaboration",
+        (collaboration_tool(premises),),
+        instructions=INSTRUCTIONS,
+        context_of=premises.context_of,
     )

@@ -1,7 +1,8 @@
 """`user_collaboration`: a question to the person, or their yes or no to a plan.
 
 A request on its way ends with the question and goes on with the answer; a client that can be asked (MCP
-elicitation) is asked; any other hears what to ask. A yes is no leave for calls that need a grant.
+elicitation) is asked; any other hears what to ask. A yes is no leave for calls that need a grant: with
+`request` the person is asked about such a call itself, in the way their surface asks for approvals.
 """
 
 from __future__ import annotations
@@ -9,20 +10,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, cast
 
-from fingerpost.builtin.kit import Caller, OwnTool, Question, Reply
-from fingerpost.records import Effect, Json, JsonObject
+from fingerpost.builtin.kit import Caller, OwnTool, Question, Reply, ToolRefused
+from fingerpost.builtin.premises import Premises
+from fingerpost.call.approvals import Approvals
+from fingerpost.records import Decision, Effect, Json, JsonObject, ParameterFault, Pending
 
 NAME: Final = "user_collaboration"
 LONGEST_QUESTION: Final = 4_000
 LONGEST_OPTION: Final = 200
+LONGEST_REQUEST: Final = 400
 MOST_OPTIONS: Final = 20
 LONGEST_ANSWER: Final = 20_000
 SOMEBODY: Final = ("local", None)  # people without a name
 
 DESCRIPTION: Final = (
     "Ask me, the person: ask puts a `question` to them, with `options` to choose from; approve has them say "
-    "yes or no to a plan before it is done. For what only the person can know or decide, one thing at a "
-    "time. Never ask for passwords. Calls that need an approval ask for it themselves."
+    "yes or no to a plan before it is done, or, with `request`, to a call that waits for approval. For what "
+    "only the person can know or decide, one thing at a time. Never ask for passwords."
 )
 
 _PROPERTIES: Final[dict[str, JsonObject]] = {
@@ -37,6 +41,12 @@ _PROPERTIES: Final[dict[str, JsonObject]] = {
         "maxLength": LONGEST_QUESTION,
         "description": "What the person reads, complete in itself",
     },
+    "request": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": LONGEST_REQUEST,
+        "description": "approve: the call that waits, by its id (apr_…) or its authorization key",
+    },
     "options": {
         "type": "array",
         "items": {"type": "string", "minLength": 1, "maxLength": LONGEST_OPTION},
@@ -49,15 +59,22 @@ _PROPERTIES: Final[dict[str, JsonObject]] = {
 _COMMENT: Final[JsonObject] = {"type": "string", "title": "In your own words", "maxLength": LONGEST_ANSWER}
 
 
-def collaboration_tool() -> OwnTool:
+def collaboration_tool(premises: Premises) -> OwnTool:
+    async def run(arguments: JsonObject, caller: Caller) -> Reply | Question:
+        request = arguments.get("request")
+        if isinstance(request, str):
+            return await _about_call(premises.house.calls.approvals, request, caller)
+        return await _collaborate(arguments, caller)
+
     return OwnTool(
         name=NAME,
         title="Ask the person",
         description=DESCRIPTION,
-        run=_collaborate,
+        run=run,
+        check=_check,
         effect=Effect.READ,
         properties=_PROPERTIES,
-        required=("operation", "question"),
+        required=("operation",),
         knowledge={
             "operations": {"ask": Effect.READ, "approve": Effect.READ},
             "category": "collaboration",
@@ -81,6 +98,47 @@ def collaboration_tool() -> OwnTool:
             "examples": ("Ask me which of the two files you should keep",),
         },
     )  # fmt: skip
+
+
+def _check(arguments: JsonObject) -> None:
+    approving, request = arguments["operation"] == "approve", arguments.get("request")
+    if request is not None and not approving:
+        message = "`request` names a call to approve."
+        raise ToolRefused(message, hint="Use the operation approve, or leave it out.", parameter="request")
+    if request is None and not str(arguments.get("question") or "").strip():
+        message = "There is no `question`."
+        hint = "Say what the person shall read, complete in itself."
+        raise ToolRefused(message, hint=hint, parameter="question", fault=ParameterFault.MISSING)
+
+
+async def _about_call(approvals: Approvals, request: str, caller: Caller) -> Reply:
+    """Have the person asked about a call that waits, or say what they said. Nothing is approved here."""
+    pending = await approvals.get(request)
+    if pending is None:
+        waiting = [one for one in await approvals.waiting() if request in (one.operation, one.tool)]
+        theirs = [one for one in waiting if _is_theirs(one, caller)]
+        pending = theirs[-1] if theirs else None
+    if pending is None or not _is_theirs(pending, caller):
+        message = f"No call of yours waits for approval under {request!r:.120}."
+        hint = "Give the id (apr_…) or the authorizationKey that the call came back with."
+        raise ToolRefused(message, hint=hint, parameter="request")
+    if pending.decision is Decision.WAITING:
+        return Reply(f"{pending.tool} waits for the person's word.", awaits=pending.pending_id)
+    by, why = (
+        pending.decided_by or "The person",
+        f": {pending.decision_reason}" if pending.decision_reason else "",
+    )
+    if pending.decision is Decision.APPROVED:
+        return Reply(f"{by} approved {pending.tool}{why}. Make the same call again: it runs once.")
+    if pending.decision is Decision.EXPIRED:
+        return Reply(f"Nobody decided about {pending.tool} in time. Make the call again to ask once more.")
+    return Reply(f"{by} said no to {pending.tool}{why}. Do not do it.")
+
+
+def _is_theirs(pending: Pending, caller: Caller) -> bool:
+    """Whether the call is one of this caller's, in this conversation where it was made in one."""
+    same = pending.conversation in (None, caller.conversation) or pending.asker is not None
+    return pending.caller == caller.user and same
 
 
 async def _collaborate(arguments: JsonObject, caller: Caller) -> Reply | Question:

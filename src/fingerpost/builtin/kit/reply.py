@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import field
 
 from fingerpost.frozen import frozen
-from fingerpost.records import Json, JsonObject
+from fingerpost.records import CallFault, Json, JsonObject, ParameterFault
 
 
 @frozen
@@ -27,6 +29,8 @@ class Reply:
     data: JsonObject | None = field(default=None, kw_only=True)
     links: tuple[Link, ...] = field(default=(), kw_only=True)
     failed: bool = field(default=False, kw_only=True)
+    # A call that waits for a person's approval: whoever called is then asked about that one.
+    awaits: str | None = field(default=None, kw_only=True)
 
 
 @frozen
@@ -44,11 +48,47 @@ class Question:
 class ToolRefused(Exception):
     """It cannot be done. The words go to the model and the person: what is wrong, and what to do."""
 
-    def __init__(self, message: str, *, hint: str = "", data: dict[str, Json] | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        data: dict[str, Json] | None = None,
+        error_type: str = "",
+        path: str = "",
+        parameter: str = "",
+        fault: ParameterFault = ParameterFault.BAD_VALUE,
+    ) -> None:
+        """`error_type` and `path`: what is wrong with which file; `parameter`: the argument to correct."""
         super().__init__(message)
         self.hint = hint
         self.data = data
+        self.error_type = error_type
+        self.path = path
+        self.parameter = parameter
+        self.fault = fault
 
     @property
     def text(self) -> str:
         return f"{self} {self.hint}".strip() if self.hint else str(self)
+
+    @property
+    def described(self) -> CallFault:
+        """The same as a record."""
+        return CallFault(
+            message=self.text,
+            error_type=self.error_type,
+            path=self.path,
+            parameter=self.parameter,
+            fault=self.fault,
+        )
+
+
+@contextmanager
+def blaming(parameter: str) -> Generator[None]:
+    """Whatever is refused inside is refused because of this argument."""
+    try:
+        yield
+    except ToolRefused as refused:
+        refused.parameter = refused.parameter or parameter
+        raise

@@ -18,8 +18,8 @@ from fingerpost.builtin.kit.caller import Caller
 from fingerpost.builtin.kit.reply import Link, Question, Reply, ToolRefused
 from fingerpost.builtin.kit.tool import OwnTool
 from fingerpost.errors import FingerpostError
-from fingerpost.records import CallContext, JsonObject, ServerSpec
-from fingerpost.servers.caller import CALL_ID
+from fingerpost.records import CallContext, CallFault, JsonObject, ParameterError, ServerSpec
+from fingerpost.servers.caller import AWAITS, CALL_ID, FAULT
 from fingerpost.settings import OwnRule, ToolOverride
 
 log = logging.getLogger("fingerpost.builtin")
@@ -68,8 +68,29 @@ class OwnServer:
     def spec(self) -> ServerSpec:
         """This server as an entry for a router in the same process."""
         return ServerSpec(
-            name=self.name, transport="in_process", in_process=self.mcp, connect_timeout=_TIMEOUT_S
+            name=self.name,
+            transport="in_process",
+            in_process=self.mcp,
+            precheck=self,
+            connect_timeout=_TIMEOUT_S,
         )
+
+    def check_arguments(self, tool: str, arguments: JsonObject) -> tuple[ParameterError, ...]:
+        """What is wrong with the arguments of a call beyond their schema."""
+        try:
+            self.tools[tool].check(arguments)
+        except ToolRefused as refused:
+            words = f"{refused.parameter}: {refused.text}"
+            return (ParameterError(fault=refused.fault, parameter=refused.parameter, message=words),)
+        return ()
+
+    async def check_feasible(self, tool: str, arguments: JsonObject) -> CallFault | None:
+        """Why a call would fail now."""
+        try:
+            await self.tools[tool].feasible(arguments)
+        except ToolRefused as refused:
+            return refused.described
+        return None
 
     def overrides(self) -> tuple[ToolOverride, ...]:
         """What is known of its tools beyond their definitions."""
@@ -90,9 +111,10 @@ class OwnServer:
         if (problem := self._problem(tool.name, arguments)) is not None:
             return _result(Reply(problem, failed=True))
         try:
+            tool.check(arguments)
             given = await tool.run(arguments, self._caller(ctx, params))
         except ToolRefused as refused:
-            return _result(Reply(refused.text, data=refused.data, failed=True))
+            return _result(Reply(refused.text, data=refused.data, failed=True), refused.described)
         except FingerpostError as error:
             return _result(Reply(f"{error}. {error.hint or ''}".strip(), failed=True))
         except Exception:
@@ -153,10 +175,19 @@ def _asked(question: Question) -> types.InputRequiredResult:
     )
 
 
-def _result(reply: Reply) -> types.CallToolResult:
+def _result(reply: Reply, fault: CallFault | None = None) -> types.CallToolResult:
     content: list[types.ContentBlock] = [types.TextContent(type="text", text=reply.text)]
     content += [_link(link) for link in reply.links]
-    return types.CallToolResult(content=content, structured_content=reply.data, is_error=reply.failed)
+    made = types.CallToolResult(content=content, structured_content=reply.data, is_error=reply.failed)
+    if reply.awaits is not None:
+        made.meta = {AWAITS: reply.awaits}
+    if fault is not None:
+        said = {"error_type": fault.error_type, "path": fault.path, "parameter": fault.parameter}
+        told: dict[str, Any] = {name: value for name, value in said.items() if value}
+        if fault.parameter:
+            told["fault"] = fault.fault.value
+        made.meta = {FAULT: told} if told else None
+    return made
 
 
 def _link(link: Link) -> types.ResourceLink:

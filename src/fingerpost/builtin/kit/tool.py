@@ -21,6 +21,10 @@ _HINTS: Final[Mapping[Effect, Mapping[str, bool]]] = {
 }
 
 
+async def _nothing_against(arguments: JsonObject) -> None:
+    """Nothing is known against the call."""
+
+
 @frozen
 class OwnTool:
     """One tool. `effect` is the worst it can do, whatever is switched off: so its annotations say."""
@@ -33,6 +37,11 @@ class OwnTool:
     properties: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])
     required: tuple[str, ...] = ()
     output_schema: JsonObject | None = None
+    # Both raise `ToolRefused`, before a person is asked. `check` (also just before it runs): what is wrong
+    # with the arguments beyond their schema, looking at nothing else. `feasible`: why the call would fail
+    # now, changing nothing.
+    check: Callable[[JsonObject], None] = lambda _: None
+    feasible: Callable[[JsonObject], Awaitable[None]] = _nothing_against
     open_world: bool = False  # reaches beyond this machine
     # What the router knows of it beyond the definition: the fields of `ToolOverride` but for `match`.
     # `effect` and `operations` there are what holds with the present switches.

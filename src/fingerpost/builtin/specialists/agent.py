@@ -72,7 +72,8 @@ async def _handed_over(task: str, nested: Nested) -> Reply:
         message = "There is no tool server an agent could work with."
         raise ToolRefused(message, hint="Configure one, or name workspace in builtin.enabled.")
     mode = Mode.SIMPLE if nested.has_model else Mode.KEYLESS
-    route = await nested.ask(task, nested.share, bounds=(Scope(servers=servers),), mode=mode)
+    bounds = (Scope(servers=servers), *nested.agent_scope)
+    route = await nested.ask(task, nested.share, bounds=bounds, mode=mode)
     used = tuple(dict.fromkeys(step.tool for step in route.packet.tool_routing.steps))
     good = route.outcome is RouteOutcome.ANSWERED
     text = f"{route.answer}\n\n{_about(route, used)}"

@@ -65,6 +65,13 @@ class Nested:
         """The servers that may be used: a specialist that asks specialists would never end."""
         return tuple(status.name for status in self._router.servers.statuses if status.name != SERVER)
 
+    @property
+    def agent_scope(self) -> tuple[Scope, ...]:
+        """What the profile gives to agents, where it gives them more than to its models."""
+        profile = None if self._context is None else self._context.profile
+        scope = self._router.profiles.agent_scope(profile)
+        return () if scope is None else (scope,)
+
     async def ask(
         self, text: str, share: Share, *, bounds: tuple[Scope, ...] = (), **asking: Unpack[Asking]
     ) -> Route:

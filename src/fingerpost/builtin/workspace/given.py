@@ -7,7 +7,7 @@ from typing import cast
 
 from fingerpost.builtin.kit import ToolRefused
 from fingerpost.frozen import frozen
-from fingerpost.records import JsonObject
+from fingerpost.records import JsonObject, ParameterFault
 
 
 @frozen(kw_only=False)
@@ -23,11 +23,13 @@ class Given:
         missing = [name for name in needs if name not in there]
         if missing:
             message = f"{self.what} needs `{missing[0]}`."
-            raise ToolRefused(message, hint=f"It takes {self._listed(needs, takes)}.")
+            hint = f"It takes {self._listed(needs, takes)}."
+            raise ToolRefused(message, hint=hint, parameter=missing[0], fault=ParameterFault.MISSING)
         strange = sorted(there - {*needs, *takes})
         if strange:
             message = f"{self.what} has no `{strange[0]}`."
-            raise ToolRefused(message, hint=f"It takes {self._listed(needs, takes)}; leave out the rest.")
+            hint = f"It takes {self._listed(needs, takes)}; leave out the rest."
+            raise ToolRefused(message, hint=hint, parameter=strange[0])
 
     def _listed(self, needs: Collection[str], takes: Collection[str]) -> str:
         words = [f"`{name}`" for name in needs] + [f"`{name}` (optional)" for name in takes]

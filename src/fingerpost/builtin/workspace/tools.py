@@ -13,7 +13,14 @@ from fingerpost.builtin.workspace import schemas, wording
 from fingerpost.builtin.workspace.commands.tests import test_command
 from fingerpost.builtin.workspace.commands.tool import Terminal
 from fingerpost.builtin.workspace.files import reading, writing
-from fingerpost.builtin.workspace.files.operations import OPERATIONS, Desk, Operation
+from fingerpost.builtin.workspace.files.operations import (
+    OPERATIONS,
+    Desk,
+    Operation,
+    blaming_paths,
+    check_paths,
+    try_out,
+)
 from fingerpost.builtin.workspace.given import Given
 from fingerpost.builtin.workspace.search.grep import Wanted, grep_search
 from fingerpost.frozen import frozen
@@ -37,14 +44,23 @@ class _Doing:
     do: Act
     needs: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
+    check: Callable[[Given], None] | None = None  # of one that starts a command
 
 
 def file_operations(desk: Desk) -> OwnTool:
-    async def run(arguments: JsonObject, caller: Caller) -> Reply:
+    def check(arguments: JsonObject) -> None:
         given = Given(str(arguments.get("operation")), arguments)
         operation = OPERATIONS[given.what]
         given.check(needs=operation.needs, takes=operation.takes)
-        return Reply(await _in_thread(desk, operation, given))
+        check_paths(desk.work, given)
+
+    async def feasible(arguments: JsonObject) -> None:
+        given = Given(str(arguments.get("operation")), arguments)
+        await anyio.to_thread.run_sync(try_out, desk, given)
+
+    async def run(arguments: JsonObject, caller: Caller) -> Reply:
+        given = Given(str(arguments.get("operation")), arguments)
+        return Reply(await _in_thread(desk, OPERATIONS[given.what], given))
 
     effects = {name: desk_effect(desk, each.effect) for name, each in OPERATIONS.items()}
     return OwnTool(
@@ -52,6 +68,8 @@ def file_operations(desk: Desk) -> OwnTool:
         title="Files",
         description=wording.FILES.description,
         run=run,
+        check=check,
+        feasible=feasible,
         effect=Effect.DESTROY,
         properties={
             "operation": schemas.choice(OPERATIONS, wording.FILES.operation),
@@ -71,9 +89,10 @@ def file_operations(desk: Desk) -> OwnTool:
 async def _in_thread(desk: Desk, operation: Operation, given: Given) -> str:
     act = desk.work.switches.writing(wished_dry=given.flag("dry_run"))
     # A reader that nobody waits for any more may end in its own time; a writer is seen to its end.
-    return await anyio.to_thread.run_sync(
-        operation.do, desk, given, act, abandon_on_cancel=operation.effect is Effect.READ
-    )
+    with blaming_paths(given):
+        return await anyio.to_thread.run_sync(
+            operation.do, desk, given, act, abandon_on_cancel=operation.effect is Effect.READ
+        )
 
 
 def desk_effect(desk: Desk, effect: Effect) -> Effect:
@@ -88,25 +107,45 @@ def terminal_effect(desk: Desk, effect: Effect) -> Effect:
 def terminal_operations(desk: Desk, terminal: Terminal) -> OwnTool:
     run_takes = ("folder", "seconds", "dry_run")
     doings: Mapping[str, _Doing] = {
-        "run_command": _Doing(Effect.WRITE, terminal.run_command, ("command",), run_takes),
-        "run_background": _Doing(Effect.WRITE, terminal.run_background, ("command",), run_takes),
-        RAISED: _Doing(Effect.DESTROY, partial(terminal.run_command, raised=True), ("command",), run_takes),
+        "run_command": _Doing(Effect.WRITE, terminal.run_command, ("command",), run_takes, terminal.check),
+        "run_background": _Doing(
+            Effect.WRITE, terminal.run_background, ("command",), run_takes, terminal.check
+        ),
+        RAISED: _Doing(
+            Effect.DESTROY,
+            partial(terminal.run_command, raised=True),
+            ("command",),
+            run_takes,
+            partial(terminal.check, raised=True),
+        ),
         "get_output": _Doing(Effect.READ, terminal.get_output, ("job",), ("offset",)),
         "stop": _Doing(Effect.WRITE, terminal.stop, ("job",)),
         "list": _Doing(Effect.READ, terminal.list),
     }
 
-    async def run(arguments: JsonObject, caller: Caller) -> Reply:
+    def check(arguments: JsonObject) -> None:
         given = Given(str(arguments.get("operation")), arguments)
         doing = doings[given.what]
         given.check(needs=doing.needs, takes=doing.takes)
-        return await doing.do(given, caller)
+        if doing.check is not None:
+            doing.check(given)
+
+    async def feasible(arguments: JsonObject) -> None:
+        given = Given(str(arguments.get("operation")), arguments)
+        if doings[given.what].check is not None:
+            await terminal.feasible(given)
+
+    async def run(arguments: JsonObject, caller: Caller) -> Reply:
+        given = Given(str(arguments.get("operation")), arguments)
+        return await doings[given.what].do(given, caller)
 
     return OwnTool(
         name=TERMINAL,
         title="Commands",
         description=wording.TERMINAL.description,
         run=run,
+        check=check,
+        feasible=feasible,
         effect=Effect.DESTROY,
         properties={
             "operation": schemas.choice(doings, wording.TERMINAL.operation),
@@ -126,16 +165,18 @@ def terminal_operations(desk: Desk, terminal: Terminal) -> OwnTool:
 def ai_read(desk: Desk) -> OwnTool:
     async def run(arguments: JsonObject, caller: Caller) -> Reply:
         given = Given(READ, arguments)
-        if not (given.has("start_line") or given.has("end_line")):
-            return Reply(await _thread(reading.read_file, desk.work, given.text("path")))
-        lines = given.number("start_line", 1), given.number("end_line", 0)
-        return Reply(await _thread(reading.read_range, desk.work, given.text("path"), *lines))
+        with blaming_paths(given):
+            if not (given.has("start_line") or given.has("end_line")):
+                return Reply(await _thread(reading.read_file, desk.work, given.text("path")))
+            lines = given.number("start_line", 1), given.number("end_line", 0)
+            return Reply(await _thread(reading.read_range, desk.work, given.text("path"), *lines))
 
     return OwnTool(
         name=READ,
         title="Read a file",
         description=wording.READ.description,
         run=run,
+        check=lambda arguments: check_paths(desk.work, Given(READ, arguments)),
         effect=Effect.READ,
         properties={
             "path": schemas.PATH,
@@ -152,13 +193,19 @@ def ai_write(desk: Desk) -> OwnTool:
         given = Given(WRITE, arguments)
         act = desk.work.switches.writing(wished_dry=given.flag("dry_run"))
         do = partial(writing.write_file, desk.work, given.text("path"), given.text("content"), act)
-        return Reply(await anyio.to_thread.run_sync(do))
+        with blaming_paths(given):
+            return Reply(await anyio.to_thread.run_sync(do))
+
+    async def feasible(arguments: JsonObject) -> None:
+        await anyio.to_thread.run_sync(try_out, desk, Given("write_file", arguments))
 
     return OwnTool(
         name=WRITE,
         title="Write a file",
         description=wording.WRITE.description,
         run=run,
+        check=lambda arguments: check_paths(desk.work, Given(WRITE, arguments)),
+        feasible=feasible,
         effect=Effect.WRITE,
         properties={"path": schemas.PATH, "content": schemas.CONTENT, "dry_run": schemas.DRY_RUN},
         required=("path", "content"),
@@ -181,6 +228,8 @@ def ai_execute(desk: Desk, terminal: Terminal) -> OwnTool:
         title="Run a command",
         description=wording.EXECUTE.description,
         run=run,
+        check=lambda arguments: terminal.check(Given(EXECUTE, arguments)),
+        feasible=lambda arguments: terminal.feasible(Given(EXECUTE, arguments)),
         effect=Effect.DESTROY,
         properties={name: schemas.TERMINAL_PARAMETERS[name] for name in names},
         required=("command",),
@@ -200,12 +249,16 @@ def run_tests(desk: Desk, terminal: Terminal) -> OwnTool:
         command = await _thread(test_command, desk.work)
         return await terminal.run_command(Given(TESTS, {**arguments, "command": command}), caller)
 
+    async def feasible(arguments: JsonObject) -> None:
+        await _thread(test_command, desk.work)
+
     names = ("seconds", "dry_run")
     return OwnTool(
         name=TESTS,
         title="Run the tests",
         description=wording.TESTS.description,
         run=run,
+        feasible=feasible,
         effect=Effect.DESTROY,
         open_world=True,
         properties={name: schemas.TERMINAL_PARAMETERS[name] for name in names},
@@ -223,13 +276,15 @@ def search_files(desk: Desk) -> OwnTool:
     async def run(arguments: JsonObject, caller: Caller) -> Reply:
         given = Given(SEARCH, arguments)
         wanted = Wanted(query=given.text("query"), path=given.text("path", "."))
-        return Reply(await _thread(grep_search, desk.work, wanted))
+        with blaming_paths(given):
+            return Reply(await _thread(grep_search, desk.work, wanted))
 
     return OwnTool(
         name=SEARCH,
         title="Search the text of files",
         description=wording.SEARCH.description,
         run=run,
+        check=lambda arguments: check_paths(desk.work, Given(SEARCH, arguments)),
         effect=Effect.READ,
         properties={"query": schemas.words("The text to look for", 1000), "path": schemas.PATH},
         required=("query",),
@@ -241,13 +296,15 @@ def embedding_query(desk: Desk) -> OwnTool:
     async def run(arguments: JsonObject, caller: Caller) -> Reply:
         given = Given(QUERY, arguments)
         search = partial(desk.meaning.search, given.text("query"), given.text("path", "."))
-        return Reply(await _thread(search, given.number("top_k", 5)))
+        with blaming_paths(given):
+            return Reply(await _thread(search, given.number("top_k", 5)))
 
     return OwnTool(
         name=QUERY,
         title="Search files by meaning",
         description=wording.QUERY.description,
         run=run,
+        check=lambda arguments: check_paths(desk.work, Given(QUERY, arguments)),
         effect=Effect.READ,
         properties={
             "query": schemas.words("What it should be about, in a few words or as a question", 1000),

@@ -12,6 +12,7 @@ hold, since an answer means that the server was at work.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
@@ -28,8 +29,19 @@ from fingerpost.errors import (
     ToolTimeout,
 )
 from fingerpost.frozen import frozen
-from fingerpost.records import Call, Effect, ErrorKind, Json, JsonObject, as_valid_text
+from fingerpost.records import (
+    Call,
+    CallFault,
+    Effect,
+    ErrorKind,
+    Json,
+    JsonObject,
+    ParameterError,
+    ParameterFault,
+    as_valid_text,
+)
 from fingerpost.redaction import scrub
+from fingerpost.servers.caller import FAULT
 from fingerpost.servers.failures import (
     UNKNOWN_OUTCOME,
     Busy,
@@ -134,8 +146,10 @@ def _outcome_is_open(error: Exception) -> bool:
 def judge(result: JsonObject, call: Call, *, takes_rounds: bool = False) -> Failure | None:
     """The failure a result reports, or None when it is one the caller can do something with."""
     if result.get("isError") is True:
+        fault = fault_of(result)
+        wrong = fault is not None and fault.parameter
         return Failure(
-            kind=ErrorKind.EXECUTION_FAILED,
+            kind=ErrorKind.INVALID_PARAMETERS if wrong else ErrorKind.EXECUTION_FAILED,
             detail=_shown(_text_of(result)) or "the tool reported an error without a message",
             effect_possible=call.effect is not Effect.READ,
             answered=True,
@@ -149,6 +163,58 @@ def judge(result: JsonObject, call: Call, *, takes_rounds: bool = False) -> Fail
             answered=True,
         )
     return None
+
+
+# What file servers in JavaScript and Python say when the system refuses a path.
+_SYSTEM_ERROR = re.compile(
+    r"(?:(?P<code>ENOENT|EACCES|EEXIST): [^'\n]{1,80}'|\[Errno (?P<number>2|13|17)\] [^'\n]{1,80}')"
+    r"(?P<path>[^'\n]{1,1000})'"
+)
+_SYSTEM_TYPES = {
+    "ENOENT": "FileNotFound", "2": "FileNotFound", "EACCES": "PermissionDenied", "13": "PermissionDenied",
+    "EEXIST": "FileExists", "17": "FileExists",
+}  # fmt: skip
+_TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
+
+
+def fault_of(result: JsonObject) -> CallFault | None:
+    """What a failed result says of its kind: in the words of our own servers, or of the system."""
+    text = _text_of(result)[: 2 * LONGEST_DETAIL]
+    meta = result.get("_meta")
+    told = cast("JsonObject", meta).get(FAULT) if isinstance(meta, dict) else None
+    if isinstance(told, dict):
+        said = {name: value for name, value in told.items() if isinstance(value, str)}
+        kind, fault = said.get("error_type", ""), said.get("fault", "")
+        return CallFault(
+            message=_shown(text),
+            error_type=kind if _TYPE.fullmatch(kind) else "",
+            path=_shown(said.get("path", "")),
+            parameter=_shown(said.get("parameter", "")),
+            fault=ParameterFault(fault) if fault in _FAULTS else ParameterFault.BAD_VALUE,
+        )
+    if (found := _SYSTEM_ERROR.search(text)) is None:
+        return None
+    kind = _SYSTEM_TYPES[found["code"] or found["number"]]
+    return CallFault(message=_shown(text), error_type=kind, path=_shown(found["path"]))
+
+
+_FAULTS = frozenset(ParameterFault)
+
+
+def facts(fault: CallFault | None) -> dict[str, Json]:
+    """What an outcome's metadata say of the fault: its type where it has one, and the path that was tried."""
+    if fault is None:
+        return {}
+    told: dict[str, Json] = {"error_type": fault.error_type, "attemptedPath": fault.path}
+    return {name: value for name, value in told.items() if value}
+
+
+def parameter_errors(fault: CallFault | None) -> tuple[ParameterError, ...]:
+    """The argument to correct, where the fault names one."""
+    if fault is None or not fault.parameter:
+        return ()
+    words = f"{fault.parameter}: {fault.message}"
+    return (ParameterError(fault=fault.fault, parameter=fault.parameter, message=words),)
 
 
 def cancelled(call: Call, *, sent: bool) -> Failure:

@@ -164,7 +164,7 @@ class Inbox:
             raise Problem(403, "You may not approve this", why)
         edited = None
         if wanted.arguments is not None and pending.decision is Decision.WAITING:
-            edited = self._edited(request.principal, pending, _unmasked(wanted.arguments, pending))
+            edited = await self._edited(request.principal, pending, _unmasked(wanted.arguments, pending))
         return await self._decide(request, wanted, pending, edited=edited, widened=wanted.for_conversation)
 
     async def reject(self, request: ApiRequest) -> Decided:
@@ -199,8 +199,8 @@ class Inbox:
         view = await self._view(standing, request.principal)
         return Decided(approval=view, stood=stood, resumed=resumed, note=note)
 
-    def _edited(self, principal: Principal, pending: Pending, arguments: JsonObject) -> Call:
-        edited = self._router.calls.edited(pending, arguments)
+    async def _edited(self, principal: Principal, pending: Pending, arguments: JsonObject) -> Call:
+        edited = await self._router.calls.edited(pending, arguments)
         if not bounds_of(principal, self._router.profiles).hold_call(edited.tool, edited.effect):
             raise Problem(403, "You may not approve this", _OUTSIDE)
         return edited

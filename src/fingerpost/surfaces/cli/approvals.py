@@ -152,7 +152,7 @@ def edit(
 
             async def settle(pending: Pending) -> Settled:
                 await connect(router, pending.tool.partition("/")[0])
-                edited = router.calls.edited(pending, {**pending.arguments, **changed})
+                edited = await router.calls.edited(pending, {**pending.arguments, **changed})
                 return await kept.settle(pending_id, Decision.APPROVED, by=by, edited=edited)
 
             settled = await _settle(kept, pending_id, settle)

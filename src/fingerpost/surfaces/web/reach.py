@@ -35,7 +35,7 @@ def reach_of(
         yours = ", ".join(principal.profiles)
         raise Fault(403, f"Your key or token is for certain profiles alone. Name one of them: {yours}.")
     own = (principal.scope,) if principal.scope.bounded else ()
-    scope = None if profile is None else scope_of(profiles[profile])
+    scope = None if profile is None else scope_of(profile, profiles[profile])
     return Reach(profile=profile, scopes=own if scope is None else (*own, scope))
 
 

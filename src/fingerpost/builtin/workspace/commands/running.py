@@ -103,9 +103,8 @@ class Running:
             return await spawn(spec)
         except FileNotFoundError:
             message = f"There is no program {self.words[0]}."
-            raise ToolRefused(
-                message, hint="Check its name; it must be installed, or lie in the folder."
-            ) from None
+            hint = "Check its name; it must be installed, or lie in the folder."
+            raise ToolRefused(message, hint=hint, error_type="ProgramNotFound") from None
         except OSError as error:
             message = f"{self.words[0]} could not be started: {error.strerror}."
             raise ToolRefused(message, hint="Check that it is a program and may be run.") from None

@@ -8,7 +8,7 @@ from typing import Final
 
 import anyio.to_thread
 
-from fingerpost.builtin.kit import Caller, Reply, ToolRefused
+from fingerpost.builtin.kit import Caller, Reply, ToolRefused, blaming
 from fingerpost.builtin.workspace.commands.allowed import check_allowed
 from fingerpost.builtin.workspace.commands.elevated import elevated
 from fingerpost.builtin.workspace.commands.jobs import Job, Jobs
@@ -72,19 +72,30 @@ class Terminal:
         own = self.jobs.of(caller.user)
         return Reply("\n".join(map(_state, own)) or "Nothing runs in the background.")
 
+    def check(self, given: Given, *, raised: bool = False) -> None:
+        """Refuse what can be seen from the arguments alone."""
+        with blaming("command"):
+            words = words_of(given.text("command"))
+            check_allowed(words, self.work.settings.commands)
+            why = elevated(words, str(self.work.ground.root))
+            if why is not None and not raised:
+                message = f"`{shlex.join(words)[:200]}` is an elevated command: {why}."
+                hint = "terminal_operations with operation run_elevated runs it, and asks a person each time."
+                raise ToolRefused(message, hint=hint)
+        with blaming("folder"):
+            self.work.ground.check_path(given.text("folder", "."))
+
+    async def feasible(self, given: Given) -> None:
+        """Refuse what could not be started now."""
+        await anyio.to_thread.run_sync(self._folder, given.text("folder", "."))
+
     async def _ready(self, given: Given, *, raised: bool) -> tuple[Sequence[str], str]:
-        words = words_of(given.text("command"))
-        check_allowed(words, self.work.settings.commands)
-        why = elevated(words, str(self.work.ground.root))
-        if why is not None and not raised:
-            message = f"`{shlex.join(words)[:200]}` is an elevated command: {why}."
-            hint = "terminal_operations with operation run_elevated runs it, and asks a person each time."
-            raise ToolRefused(message, hint=hint)
+        self.check(given, raised=raised)
         folder = await anyio.to_thread.run_sync(self._folder, given.text("folder", "."))
-        return words, folder
+        return words_of(given.text("command")), folder
 
     def _folder(self, given: str) -> str:
-        with self.work.ground.at(given) as place:
+        with blaming("folder"), self.work.ground.at(given) as place:
             place.there()
             return place.shown
 

@@ -11,7 +11,7 @@ from fingerpost.builtin.kit import ToolRefused
 from fingerpost.builtin.workspace.files.changes import reported
 from fingerpost.builtin.workspace.files.reading import read_bytes
 from fingerpost.builtin.workspace.ground import Place, shown_name
-from fingerpost.builtin.workspace.ground.failing import told
+from fingerpost.builtin.workspace.ground.failing import EXISTS, NOT_EMPTY, told
 from fingerpost.builtin.workspace.ground.place import ITSELF
 from fingerpost.builtin.workspace.ground.replacing import move, put
 from fingerpost.builtin.workspace.ground.walking import Walking
@@ -95,7 +95,8 @@ def _check_target(work: Workplace, source: Place, target: Place) -> None:
     name = source.names[-1] if source.names else ""
     inside = f" To put it into that folder, say new_path={target.shown}/{shown_name(name)}."
     hint = "Choose another name, or delete it first."
-    raise ToolRefused(message, hint=hint + (inside if stat.S_ISDIR(found.st_mode) else ""))
+    hint += inside if stat.S_ISDIR(found.st_mode) else ""
+    raise ToolRefused(message, hint=hint, error_type=EXISTS, path=target.shown)
 
 
 def _inside(work: Workplace, place: Place) -> list[str]:
@@ -125,7 +126,8 @@ def _delete_folder(work: Workplace, place: Place, act: Act, *, recursive: bool) 
     found = _check_inside(work, place)
     if found and not recursive:
         message = f"{place.shown} is a folder with {len(found)} entries in it."
-        raise ToolRefused(message, hint="Say `recursive: true` to delete all of them.")
+        hint = "Say `recursive: true` to delete all of them."
+        raise ToolRefused(message, hint=hint, error_type=NOT_EMPTY, path=place.shown)
     if not act.dry:
         with told(place.shown):
             # Through descriptors only, never through a link: so the library does it here.

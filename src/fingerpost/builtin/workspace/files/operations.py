@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
+from fingerpost.builtin.kit import ToolRefused, blaming
 from fingerpost.builtin.workspace.files import listing, moving, reading, writing
 from fingerpost.builtin.workspace.given import Given
+from fingerpost.builtin.workspace.ground import shown_name
+from fingerpost.builtin.workspace.ground.names import OUTSIDE, PROTECTED
 from fingerpost.builtin.workspace.search.grep import Wanted, grep_search
 from fingerpost.builtin.workspace.search.meaning import MeaningIndex
 from fingerpost.builtin.workspace.switches import Act
@@ -179,3 +183,47 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         _READ, lambda desk, given, _: reading.file_info(desk.work, given.text("path")), ("path",)
     ),
 }
+
+
+def _paths(given: Given) -> Iterator[tuple[str, str]]:
+    """Every path of a call, with the parameter it stands in."""
+    for name in ("path", "new_path"):
+        if given.has(name):
+            yield name, given.text(name)
+    for number, edit in enumerate(given.records("edits")):
+        if isinstance(path := edit.get("path"), str):
+            yield f"edits.{number}.path", path
+
+
+def check_paths(work: Workplace, given: Given) -> None:
+    """Refuse paths that lead out of the working directory or cannot be paths, naming the parameter."""
+    for parameter, path in _paths(given):
+        with blaming(parameter):
+            work.ground.check_path(path)
+
+
+def try_out(desk: Desk, given: Given) -> None:
+    """Refuse what would fail now: what changes files is run dry, of the others the path is looked up."""
+    operation = OPERATIONS[given.what]
+    with blaming_paths(given):
+        if operation.effect is not Effect.READ:
+            operation.do(desk, given, Act(dry=True))
+        elif given.has("path"):
+            with desk.work.ground.at(given.text("path")) as place:
+                place.there()
+
+
+@contextmanager
+def blaming_paths(given: Given) -> Generator[None]:
+    """A path that may not be used is refused as a wrong argument: it is to be corrected."""
+    try:
+        yield
+    except ToolRefused as refused:
+        if refused.error_type in (OUTSIDE, PROTECTED):
+            refused.parameter = _parameter_of(given, refused.path)
+        raise
+
+
+def _parameter_of(given: Given, refused: str) -> str:
+    named = [name for name, path in _paths(given) if shown_name(path[: len(refused)]).strip("/") == refused]
+    return named[0] if named else next((name for name, _ in _paths(given)), "path")

@@ -11,6 +11,7 @@ from fingerpost.builtin.kit import ToolRefused
 from fingerpost.builtin.workspace.files.changes import Change, reported
 from fingerpost.builtin.workspace.files.reading import read_bytes, read_for_edit
 from fingerpost.builtin.workspace.ground import Place
+from fingerpost.builtin.workspace.ground.failing import EXISTS
 from fingerpost.builtin.workspace.ground.replacing import put
 from fingerpost.builtin.workspace.switches import Act
 from fingerpost.builtin.workspace.text.edits import Edit, inserted, replaced
@@ -35,9 +36,8 @@ def create_file(work: Workplace, path: str, content: str, act: Act) -> str:
         work.ground.check_new(place)
         if place.look() is not None:
             message = f"{place.shown} exists already."
-            raise ToolRefused(
-                message, hint="write_file replaces what is in it; replace_string changes a part."
-            )
+            hint = "write_file replaces what is in it; replace_string changes a part."
+            raise ToolRefused(message, hint=hint, error_type=EXISTS, path=place.shown)
         planned = _Planned(place, None, Change(place.shown, None, _encoded(content)))
         return _carried_out(work, [planned], act)
 

@@ -9,6 +9,23 @@ from typing import Final
 
 from fingerpost.builtin.kit import ToolRefused
 
+# The types of errors that metadata name.
+NOT_FOUND: Final = "FileNotFound"
+EXISTS: Final = "FileExists"
+NOT_A_FILE: Final = "NotAFile"
+NOT_A_FOLDER: Final = "NotAFolder"
+NOT_EMPTY: Final = "FolderNotEmpty"
+_TYPES: Final[dict[int | None, str]] = {
+    errno.ENOENT: NOT_FOUND,
+    errno.EEXIST: EXISTS,
+    errno.EACCES: "PermissionDenied",
+    errno.EPERM: "PermissionDenied",
+    errno.ENOTDIR: NOT_A_FOLDER,
+    errno.EISDIR: NOT_A_FILE,
+    errno.ENOTEMPTY: NOT_EMPTY,
+    errno.ENOSPC: "DiskFull",
+    errno.EROFS: "ReadOnlyDisk",
+}
 _WORDS: Final[dict[int | None, tuple[str, str]]] = {
     errno.ENOENT: ("is not there (any more)", "list_dir and find_files show what there is."),
     errno.EEXIST: ("exists already", "Choose another name, or delete it first."),
@@ -34,4 +51,5 @@ def told(shown: str) -> Generator[None]:
     except OSError as error:
         words, hint = _WORDS.get(error.errno, (f"cannot be used ({error.strerror or 'no reason given'})", ""))
         message = f"{shown} {words}."
-        raise ToolRefused(message, hint=hint) from error
+        kind = _TYPES.get(error.errno, "")
+        raise ToolRefused(message, hint=hint, error_type=kind, path=shown) from error

@@ -20,8 +20,9 @@ from typing import Final
 from unicodedata import normalize
 
 from fingerpost.builtin.kit import ToolRefused
-from fingerpost.builtin.workspace.ground.failing import told
+from fingerpost.builtin.workspace.ground.failing import NOT_FOUND, told
 from fingerpost.builtin.workspace.ground.names import (
+    PROTECTED,
     check_new_name,
     is_absolute,
     link_names,
@@ -65,6 +66,12 @@ class Ground:
         finally:
             walk.close()
 
+    def check_path(self, given: str) -> None:
+        """Refuse what cannot be a path here by its letters alone. Nothing is looked up."""
+        names = names_of(given, ("/",))
+        if not is_absolute(given) and names[:1] == ("..",):
+            raise outside(given)
+
     def _arrive(self, given: str, *, follow: bool) -> tuple[_Walk, Place]:
         names, tries = names_of(given, self._spellings()), TRIES
         while True:
@@ -95,7 +102,7 @@ class Ground:
             if _is_protected(place.names, pattern):
                 message = f"{place.shown} is protected ({pattern}): it can be read, never written."
                 hint = "A person can write it; builtin.workspace.protected lists what is protected."
-                raise ToolRefused(message, hint=hint)
+                raise ToolRefused(message, hint=hint, error_type=PROTECTED, path=place.shown)
 
     @contextmanager
     def with_folders(self, place: Place) -> Generator[Place]:
@@ -192,7 +199,8 @@ class _Walk:
     def _absent(self, name: str, rest: tuple[str, ...]) -> Place:
         if ".." in rest:
             message = f"{self._given[:200]} goes through {name}, which does not exist."
-            raise ToolRefused(message, hint="list_dir and find_files show what there is.")
+            hint = "list_dir and find_files show what there is."
+            raise ToolRefused(message, hint=hint, error_type=NOT_FOUND, path=shown_name(self._given))
         missing = (name, *rest)
         return self._place(missing[-1], missing[:-1])
 

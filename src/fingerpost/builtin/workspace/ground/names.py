@@ -10,6 +10,10 @@ LONGEST_PATH: Final = 4096  # bytes, as the system has it
 LONGEST_NAME: Final = 255
 DEEPEST: Final = 256
 
+# Types of errors whose cause is the path that was given, not what is there.
+OUTSIDE: Final = "OutsideWorkingDirectory"
+PROTECTED: Final = "ProtectedPath"
+
 
 def names_of(given: str, roots: tuple[str, ...]) -> tuple[str, ...]:
     """The names of a path seen from the root, `..` still among them. Raises `ToolRefused`.
@@ -93,9 +97,8 @@ def _below(given: str, names: tuple[str, ...], roots: tuple[str, ...]) -> tuple[
 def outside(given: str) -> ToolRefused:
     """Why the path is refused."""
     message = f"{shown_name(given[:200])} leads out of the working directory: nothing there can be used."
-    return ToolRefused(
-        message, hint="Use a path inside of it; builtin.workspace.root says which folder it is."
-    )
+    hint = "Use a path inside of it; builtin.workspace.root says which folder it is."
+    return ToolRefused(message, hint=hint, error_type=OUTSIDE, path=shown_name(given[:200]))
 
 
 def _spelled(char: str) -> str:

@@ -7,7 +7,7 @@ import stat
 from typing import Final
 
 from fingerpost.builtin.kit import ToolRefused
-from fingerpost.builtin.workspace.ground.failing import told
+from fingerpost.builtin.workspace.ground.failing import NOT_A_FILE, NOT_A_FOLDER, NOT_FOUND, told
 from fingerpost.builtin.workspace.ground.nearest import nearest_name
 from fingerpost.frozen import frozen
 
@@ -73,14 +73,16 @@ class Place:
             raise self._nothing()
         if not stat.S_ISDIR(self.there().st_mode):
             message = f"{self.shown} is not a folder."
-            raise ToolRefused(message, hint="read_file reads a file.")
+            hint = "read_file reads a file."
+            raise ToolRefused(message, hint=hint, error_type=NOT_A_FOLDER, path=self.shown)
         with told(self.shown):
             return os.open(self.name, _FOLDER, dir_fd=self.folder)
 
     def _nothing(self) -> ToolRefused:
         near = "" if self.missing else _near(self)
         message = f"There is no {self.shown} in the working directory."
-        return ToolRefused(message, hint=near or "list_dir and find_files show what there is.")
+        hint = near or "list_dir and find_files show what there is."
+        return ToolRefused(message, hint=hint, error_type=NOT_FOUND, path=self.shown)
 
 
 def _check_kind(found: os.stat_result, shown: str) -> None:
@@ -88,9 +90,9 @@ def _check_kind(found: os.stat_result, shown: str) -> None:
         return
     if stat.S_ISDIR(found.st_mode):
         message = f"{shown} is a folder."
-        raise ToolRefused(message, hint="list_dir shows what is in it.")
+        raise ToolRefused(message, hint="list_dir shows what is in it.", error_type=NOT_A_FILE, path=shown)
     message = f"{shown} is {kind_of(found)}, and only ordinary files are read and written."
-    raise ToolRefused(message)
+    raise ToolRefused(message, error_type=NOT_A_FILE, path=shown)
 
 
 def kind_of(found: os.stat_result) -> str:

@@ -22,6 +22,8 @@ MOST_BLOCKS: Final = 1_000  # of other things than text, in a result that is cut
 MOST_ASKED: Final = 4 * 1024 * 1024  # bytes of what a server asks
 _META: Final = "_meta"
 _CALL: Final = "fingerpost/call"
+# Of the outcome's metadata: what failed, and what a call that waits for a person needs.
+_TOLD: Final = ("error_type", "attemptedPath", "requiresAuthorization", "authorizationKey", "reason")
 
 
 def rendered(outcome: Outcome, card: ToolCard | None, *, modern: bool) -> JsonObject:
@@ -164,6 +166,9 @@ def _noted(result: JsonObject, outcome: Outcome) -> JsonObject:
         meta["fingerpost/repairs"] = [f"{repair.path}: {repair.reason}" for repair in outcome.repairs]
     if outcome.digest is not None and outcome.digest.handle is not None:
         meta["fingerpost/handle"] = outcome.digest.handle
+    for name in _TOLD:
+        if (value := outcome.metadata.get(name)) is not None:
+            meta[f"fingerpost/{name}"] = value
     answered_by = outcome.metadata.get("answered_by")
     if answered_by is not None:
         meta["fingerpost/answered_by"] = answered_by

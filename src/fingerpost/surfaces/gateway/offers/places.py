@@ -97,7 +97,7 @@ class Places:
         return Place(
             mode=mode if endpoint.profile is None else profile.mode,
             profile=name,
-            scope=scope_of(profile),
+            scope=scope_of(name, profile),
             pinned=profile.pinned or (gateway.pinned if endpoint.profile is None else ()),
             instructions=(*common, *_words(profile)),
         )
