@@ -217,7 +217,9 @@ class CallPath:
         self._tell(context, CallRuled, tool=ready.call.tool, verdict=ruling.verdict, reason=ruling.reason,
                    rule=ruling.rule)  # fmt: skip
         if context.dry_run:
-            return await self._infeasible(ready.call, endings) or endings.dry_run(ready.call, ruling)
+            denied = ruling.verdict is Verdict.DENY
+            wrong = None if denied else await self._infeasible(ready.call, endings)
+            return wrong or endings.dry_run(ready.call, ruling)
         leave = await self._leave(ready.call, context, ruling, passage)
         if leave is None:
             return await self._without_leave(ready.call, context, ruling, endings, passage)

@@ -205,12 +205,23 @@ def check_paths(work: Workplace, given: Given) -> None:
 def try_out(desk: Desk, given: Given) -> None:
     """Refuse what would fail now: what changes files is run dry, of the others the path is looked up."""
     operation = OPERATIONS[given.what]
-    with blaming_paths(given):
+    with blaming_paths(given), _without_content():
         if operation.effect is not Effect.READ:
             operation.do(desk, given, Act(dry=True))
         elif given.has("path"):
             with desk.work.ground.at(given.text("path")) as place:
                 place.there()
+
+
+@contextmanager
+def _without_content() -> Generator[None]:
+    """Before a person agreed, a hint quotes nothing of the file: reading it may need their word as well."""
+    try:
+        yield
+    except ToolRefused as refused:
+        if not refused.error_type:
+            refused.hint = ""
+        raise
 
 
 @contextmanager
