@@ -6,7 +6,7 @@ from fingerpost.catalog.categories import CATEGORIES, GENERAL, Category
 from fingerpost.catalog.fingerprint import fingerprint
 from fingerpost.catalog.names import exposed_name, tool_key, visible
 from fingerpost.catalog.pins import Change, describe_change
-from fingerpost.catalog.snapshot import Diff, Snapshot
+from fingerpost.catalog.snapshot import Diff, Snapshot, list_place
 
 __all__ = [
     "CATEGORIES",
@@ -20,6 +20,7 @@ __all__ = [
     "describe_change",
     "exposed_name",
     "fingerprint",
+    "list_place",
     "tool_key",
     "visible",
 ]

@@ -9,22 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from fingerpost.catalog import list_place
 from fingerpost.records import ToolCard
 
 
 def stable_offer(previous: Sequence[str], now: Iterable[str], limit: int) -> tuple[str, ...]:
-    """The keys to offer: those of the conversation so far in their places, then what is new, by key.
+    """The keys to offer: those of the conversation so far in their places, then what is new.
 
     More than `limit` of them start afresh with `now` alone, all of it however many that are.
     """
     wanted = dict.fromkeys(now)
-    new = sorted(wanted.keys() - set(previous))
+    new = sorted(wanted.keys() - set(previous), key=list_place)
     together = tuple(dict.fromkeys((*previous, *new)))
-    return together if len(together) <= limit else tuple(sorted(wanted))
+    return together if len(together) <= limit else tuple(sorted(wanted, key=list_place))
 
 
 def arranged(cards: Iterable[ToolCard], order: Sequence[str] = ()) -> tuple[ToolCard, ...]:
-    """Each card once: those in `order` (keys) as they stand there, the others behind them by key."""
+    """Each card once: those in `order` (keys) as they stand there, then the others as in every list."""
     places = {key: place for place, key in enumerate(order)}
     unique = {card.key: card for card in cards}
-    return tuple(sorted(unique.values(), key=lambda card: (places.get(card.key, len(places)), card.key)))
+
+    def place(card: ToolCard) -> tuple[int, tuple[int, str]]:
+        return places.get(card.key, len(places)), list_place(card.key)
+
+    return tuple(sorted(unique.values(), key=place))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from fingerpost.catalog import list_place
 from fingerpost.choose.chosen import MOST_ALTERNATIVES, read_chosen
 from fingerpost.choose.offered import Offered
 from fingerpost.choose.reading import Unusable, understood
@@ -95,7 +96,7 @@ def _paragraphs(*parts: str) -> str:
 
 def _schema(cards: Sequence[ToolCard]) -> JsonObject:
     """Reasoning comes first: a server that enforces the order has the model think before it names a tool."""
-    names: list[Json] = [card.exposed_name for card in sorted(cards, key=lambda card: card.key)]
+    names: list[Json] = [card.exposed_name for card in sorted(cards, key=lambda card: list_place(card.key))]
     sure: JsonObject = {"type": "number", "minimum": 0, "maximum": 1}
     text: JsonObject = {"type": "string"}
     other = _closed({"tool": {"type": "string", "enum": names}, "reasoning": text, "confidence": sure})

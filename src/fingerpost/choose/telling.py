@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from fingerpost.catalog import list_place
 from fingerpost.catalog.names import visible_json
 from fingerpost.records import Json, JsonObject, Message, Packet, Step, ToolCard
 from fingerpost.records.json import as_valid_text
@@ -35,8 +36,8 @@ def line(value: Json) -> str:
 
 
 def tools_told(cards: Iterable[ToolCard]) -> str:
-    """One line for each tool, by key."""
-    return "\n".join(tool_told(card) for card in sorted(cards, key=lambda card: card.key))
+    """One line for each tool, in the order of lists."""
+    return "\n".join(tool_told(card) for card in sorted(cards, key=lambda card: list_place(card.key)))
 
 
 def tool_told(card: ToolCard) -> str:
