@@ -69,6 +69,33 @@ async def test_a_request_is_answered(opened: House) -> None:
     assert (line["caller"], line["conversation"], line["state"]) == ("local", "c1", "ended")
 
 
+@proves("B12")
+async def test_a_named_conversation_is_recalled_for_its_caller_alone(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    def answer(request: ModelRequest) -> str:
+        told.append(" | ".join(message.text for message in request.messages[1:]))
+        return f"Answer {len(told)}."
+
+    async with house(tmp_path, _files().spec(), model=playing(answer=answer)) as opened:
+        dana, ruth = await opened.key("dana"), await opened.key("ruth")
+        afresh: dict[str, Any] = {"request": "Good night!", "history": []}
+        for said, headers in (
+            ({"request": "Hello, I am Dana!"}, dana),
+            ({"request": "Thank you!"}, dana),
+            ({"request": "Thank you!"}, ruth),
+            (afresh, dana),
+        ):
+            body = {**said, "conversation": "c1"}
+            assert (await opened.post("/api/ask", body, headers=headers)).status_code == 200
+    assert told == [
+        "Hello, I am Dana!",
+        "Hello, I am Dana! | Answer 1. | Thank you!",
+        "Thank you!",
+        "Good night!",
+    ]
+
+
 async def test_a_request_is_answered_as_a_stream(opened: House) -> None:
     async with listening_to(opened, "/api/ask", body={"request": WISH}) as stream:
         kinds: list[str] = []

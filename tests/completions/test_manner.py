@@ -144,6 +144,22 @@ async def test_a_conversation_keeps_its_id_while_it_grows(tmp_path: Path):
     assert given == "mine"
 
 
+@proves("E5")
+async def test_two_chats_that_begin_with_the_same_words_are_two_conversations(tmp_path: Path):
+    first = [user("Hello!")]
+    grown = [*first, {"role": "assistant", "content": "Good evening."}, user("And now?")]
+    async with house(tmp_path, talks()) as place:
+        bodies = [{"model": "fingerpost", "messages": messages} for messages in (first, first, grown, grown)]
+        one, another, unclear, again = await conversations(place, *bodies)
+        # Both chats read the same so far: which of them goes on cannot be known, so it is neither.
+        assert len({one, another, unclear, again}) == 4
+        bodies = [{"model": "fingerpost", "messages": messages} for messages in (first, grown, first, grown)]
+        one, same, another, other = await conversations(place, *bodies)
+    assert one == same
+    assert another == other
+    assert one != another
+
+
 async def test_another_callers_conversation_is_another(tmp_path: Path):
     body = {"model": "fingerpost", "messages": [user("Hello!")], "fingerpost": {"conversation": "mine"}}
     async with house(tmp_path, talks()) as place:

@@ -43,6 +43,7 @@ from fingerpost.records import (
     RouteOutcome,
     UsageProfile,
 )
+from fingerpost.router.conversations import recall
 from fingerpost.router.guide import Guide, packet_of
 from fingerpost.router.journeys.endings import broken_off
 from fingerpost.router.journeys.journey import House, Journey
@@ -129,8 +130,17 @@ class Answerer:
 
     async def route(self, text: str, asking: Asking) -> Route:
         """One request, from its words to its end."""
-        journey = self._begin(text, asking)
+        journey = self._begin(text, await self._recalled(asking))
         return await self._watched(journey, lambda: self._set_out(journey))
+
+    async def _recalled(self, asking: Asking) -> Asking:
+        """With what was said before, where a conversation is named and its history is not given."""
+        conversation = asking.get("conversation")
+        if conversation is None or "history" in asking or asking.get("parent") is not None:
+            return asking
+        asking = asking.copy()
+        asking["history"] = await recall(self._store, conversation, caller=asking.get("caller"))
+        return asking
 
     async def resume(self, what: str, approval: Approval | None, asking: Asking) -> Route:
         """Go on with a request that waited for a person. Whoever comes second finds it done."""
@@ -217,7 +227,7 @@ class Answerer:
 
     async def stream(self, text: str, asking: Asking) -> AsyncGenerator[StreamItem]:
         """Everything that happens to one request, the answer piece by piece, and the route at last."""
-        asking = asking.copy()
+        asking = (await self._recalled(asking)).copy()
         asking["on_text"] = lambda piece: pass_on(AnswerPiece(text=piece))
         journey = self._begin(text, asking)  # it may raise, and then there is nothing to close
         send, receive = anyio.create_memory_object_stream[StreamItem](float("inf"))

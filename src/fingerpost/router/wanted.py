@@ -27,7 +27,7 @@ class Circumstances(TypedDict, total=False):
 class Wanted(TypedDict, total=False):
     """What may be said about a request whose tools are looked for."""
 
-    history: tuple[Message, ...]
+    history: tuple[Message, ...]  # without it, what was said in `conversation` is recalled for an answer
     conversation: str | None
     caller: str | None
     profile: str | None

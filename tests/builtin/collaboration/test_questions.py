@@ -210,7 +210,7 @@ async def test_whoever_goes_on_stays_within_the_bounds_the_request_began_in(
 
 @proves("U10")
 async def test_it_is_answered_after_a_restart(tmp_path: Path) -> None:
-    from fingerpost.insight.conversations import open_question
+    from fingerpost.router.conversations import open_question
 
     async with house(
         tmp_path, ScriptedModel([calls((TOOL, question("Which city?", "Oslo", "Rome")))])
@@ -218,7 +218,7 @@ async def test_it_is_answered_after_a_restart(tmp_path: Path) -> None:
         asked = await router.route(WISH, mode="simple", caller="dana", conversation="ses_1")
         assert asked.outcome is RouteOutcome.ASKED
     async with house(tmp_path, model_for(Mode.SIMPLE, {})) as router:
-        kept = await open_question(router.store, "ses_1")
+        kept = await open_question(router.store, "ses_1", caller="dana")
         assert kept is not None and kept.question == asked.question
         done = await router.reply(kept, "Rome", conversation="ses_1")
         assert "So Rome it is." in done.answer

@@ -39,7 +39,7 @@ from fingerpost.surfaces.api.questions import Questions
 from fingerpost.surfaces.api.streams import Streams
 from fingerpost.surfaces.api.views import event_view
 from fingerpost.surfaces.web.events import EventStream
-from fingerpost.surfaces.web.reach import VERSION_HEADER, Reach, reach_of
+from fingerpost.surfaces.web.reach import VERSION_HEADER, Reach, conversation_of, reach_of
 
 LONGEST_REQUEST: Final = 100_000
 FIRST_SERVERS_S: Final = 5.0
@@ -93,7 +93,10 @@ class Ask:
         str | None, Field(max_length=10_000, description="Who the assistant is, first in every prompt")
     ] = None
     dry_run: Annotated[bool, Field(description="Show what would be called, call nothing")] = False
-    history: History = ()
+    history: Annotated[
+        History | None,
+        Field(description="The conversation so far; by default what was said in `conversation` is recalled"),
+    ] = None
     answers: Annotated[
         Name | None, Field(description="The packet whose question (outcome `asked`) this is the answer to")
     ] = None
@@ -236,7 +239,7 @@ class Counter:
             caller=name,
             profile=reach.profile,
             scopes=reach.scopes,
-            conversation=conversation_of(request.principal, wanted.conversation),
+            conversation=_conversation(request.principal, wanted.conversation),
             dry_run=wanted.dry_run,
         )
 
@@ -272,30 +275,26 @@ class Counter:
 
     def _asking(self, request: ApiRequest, wanted: Ask) -> Asking:
         principal, reach = request.principal, self._reach(request, wanted)
-        return Asking(
+        asking = Asking(
             mode=wanted.mode,
             caller=principal.name,
             profile=reach.profile,
             scopes=reach.scopes,
-            conversation=conversation_of(principal, wanted.conversation),
+            conversation=_conversation(principal, wanted.conversation),
             persona=wanted.persona,
             dry_run=wanted.dry_run,
-            history=_messages(wanted.history),
         )
+        if wanted.history is not None:
+            asking["history"] = _messages(wanted.history)
+        return asking
 
     def _reach(self, request: ApiRequest, wanted: Narrow | Ask | Call) -> Reach:
         version = wanted.api_version or request.headers.get(VERSION_HEADER)
         return reach_of(request.principal, wanted.profile, self._router.profiles, api_version=version)
 
 
-def conversation_of(principal: Principal, conversation: str | None) -> str | None:
-    """A conversation is its caller's: nobody takes part in another's by knowing its name.
-
-    What a person allowed for a conversation, they allowed to whoever asked in it.
-    """
-    if conversation is None or principal.kind == "local":
-        return conversation
-    return f"{principal.name}/{conversation}"
+def _conversation(principal: Principal, given: str | None) -> str | None:
+    return None if given is None else conversation_of(principal, given)
 
 
 async def _tell(stream: EventStream, item: StreamItem) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from fingerpost.frozen import frozen
-from fingerpost.insight.conversations import exchange, open_question, recall
 from fingerpost.records import Approval, Message, Pending, RouteOutcome, new_id
+from fingerpost.router.conversations import exchange, open_question
 from fingerpost.settings import Loaded
 from fingerpost.surfaces.cli.backstage import Backstage
 from fingerpost.surfaces.cli.colour import styled
@@ -81,9 +81,9 @@ class Wish:
             **{name: options[name] for name in same},
         )
 
-    def asking(self, history: tuple[Message, ...], *, by: str) -> Asking:
-        return {
-            "history": history,
+    def asking(self, history: tuple[Message, ...] | None, *, by: str) -> Asking:
+        """What goes with the words; without a history the router recalls the conversation."""
+        asking: Asking = {
             "conversation": self.conversation,
             "caller": by,
             "server": self.server,
@@ -94,6 +94,9 @@ class Wish:
             "working_directory": str(Path.cwd()),
             "dry_run": self.dry_run,
         }
+        if history is not None:
+            asking["history"] = history
+        return asking
 
 
 def answer(loaded: Loaded, wish: Wish) -> int:
@@ -138,9 +141,8 @@ class _Request:
         if not wish.known:
             return self._dialogue.ask(wish.text, wish.asking((), by=self._by))
         store = self._stage.router.store
-        history = self._stage.run(lambda _: recall(store, wish.conversation))
-        asked = self._stage.run(lambda _: open_question(store, wish.conversation))
-        return self._dialogue.follow(asked, wish.text, wish.asking(history, by=self._by))
+        asked = self._stage.run(lambda _: open_question(store, wish.conversation, caller=self._by))
+        return self._dialogue.follow(asked, wish.text, wish.asking(None, by=self._by))
 
     def _decide(self, pending: Pending) -> Approval | None:
         if self._wish.yes:

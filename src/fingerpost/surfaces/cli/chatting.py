@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from fingerpost.errors import FingerpostError
-from fingerpost.insight.conversations import exchange, open_question, recall
 from fingerpost.records import Approval, Message, Mode, Pending, new_id
+from fingerpost.router.conversations import exchange, open_question, recall
 from fingerpost.settings import Loaded
 from fingerpost.surfaces.cli.asking import footer, show_question
 from fingerpost.surfaces.cli.backstage import Backstage
@@ -74,8 +74,8 @@ class Chat:
         self._asked: Route | None = None  # what the next line may answer, where no model reads along
         if conversation is not None:
             store = stage.router.store
-            self.history = stage.run(lambda _: recall(store, conversation))
-            self._asked = stage.run(lambda _: open_question(store, conversation))
+            self.history = stage.run(lambda _: recall(store, conversation, caller=self.by))
+            self._asked = stage.run(lambda _: open_question(store, conversation, caller=self.by))
         self.last: Route | None = None
         self.waiting: Route | None = None  # what /approve is about: the call of the last line, never an older
         self._lines = lines

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from fingerpost.frozen import frozen
 from fingerpost.records import Mode, Principal
 from fingerpost.router import Asking, Router
 from fingerpost.surfaces.completions.manner import Manner
 from fingerpost.surfaces.completions.messages import Talk
 from fingerpost.surfaces.completions.reading import Question
-from fingerpost.surfaces.web.reach import Reach
+from fingerpost.surfaces.web.reach import Reach, conversation_of
 
 
 @frozen
@@ -23,24 +21,18 @@ class Turn:
     reach: Reach
     model: str | None = None  # asked instead of the configured one
     keyless: bool = False  # nobody could be asked
+    chat: str = ""  # the conversation, where the caller gave no id (`Chats`)
 
     @property
     def conversation(self) -> str:
-        """The id the caller gave, which is theirs alone, or the same for all turns of one conversation."""
+        """The id the caller gave, which is theirs alone, or the one this chat is known by."""
         given = self.manner.conversation
-        if given is None:
-            return derived(self.principal.name, self.reach.profile, self.question.talk)
-        return given if self.principal.kind == "local" else f"{self.principal.name}/{given}"
+        return self.chat if given is None else conversation_of(self.principal, given)
 
-
-def derived(caller: str, profile: str | None, talk: Talk) -> str:
-    """An id from what stays the same while a conversation grows: its instructions and its first words."""
-    system = [message.text for message in talk.history if message.role in ("system", "developer")]
-    first = next((message.text for message in talk.messages if message.role == "user"), talk.request.text)
-    mark = hashlib.sha256()
-    for text in (caller, profile or "", "\n".join(system), first):
-        mark.update(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
-    return f"conv_{mark.hexdigest()[:32]}"
+    @property
+    def whose(self) -> str:
+        """Who asks, under which profile: chats are known to them alone."""
+        return f"{self.principal.kind} {self.principal.name}\n{self.reach.profile or ''}"
 
 
 def asking_for(turn: Turn, talk: Talk, router: Router) -> Asking:

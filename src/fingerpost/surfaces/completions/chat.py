@@ -11,7 +11,7 @@ from fingerpost.surfaces.completions.extension import extension_of, id_headers
 from fingerpost.surfaces.completions.faults import told
 from fingerpost.surfaces.completions.line import DONE, Line
 from fingerpost.surfaces.completions.reading import Question
-from fingerpost.surfaces.completions.turns import Ended
+from fingerpost.surfaces.completions.turns import Ended, rest_of
 from fingerpost.surfaces.web.asgi import Fault
 
 
@@ -47,16 +47,6 @@ def usage_of(ended: Ended) -> JsonObject:
         "completion_tokens": ended.completion_tokens,
         "total_tokens": total,
     }
-
-
-def rest_of(answer: str, said: str) -> str:
-    """What of the answer has not been streamed yet: journeys without a model stream nothing."""
-    answer, streamed = answer.strip(), said.strip()
-    if not answer or streamed.endswith(answer):
-        return ""
-    if answer.startswith(streamed):
-        return answer[len(streamed) :]
-    return f"\n\n{answer}"
 
 
 class ChatStream:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from typing import Final, Protocol
 
 import anyio
@@ -12,13 +13,14 @@ import anyio
 from fingerpost.errors import FingerpostError
 from fingerpost.events import AttemptStarted, ModelAnswered, PacketReceived
 from fingerpost.frozen import frozen
-from fingerpost.records import Decision, Pending, RouteOutcome
+from fingerpost.records import Decision, Message, Pending, RouteOutcome
 from fingerpost.router import AnswerPiece, Asking, Route, Router
 from fingerpost.router.route import StreamItem
 from fingerpost.router.router import FIRST_CONNECT_S
 from fingerpost.surfaces.completions import approvals
 from fingerpost.surfaces.completions.asking import Turn, asking_for, going_on
 from fingerpost.surfaces.completions.awaited import Awaited
+from fingerpost.surfaces.completions.chats import Chats
 from fingerpost.surfaces.completions.faults import ApiFault, fault_of
 from fingerpost.surfaces.completions.hidden import Hidden
 from fingerpost.surfaces.completions.messages import Talk
@@ -42,6 +44,20 @@ class Listener(Protocol):
     async def note(self, words: str) -> None:
         """What is being done; not part of the answer."""
         ...
+
+
+class Heard:
+    """A listener that keeps the words that were passed on."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self.began = listener.began
+        self.note = listener.note
+        self.said: list[str] = []
+
+    async def text(self, piece: str) -> None:
+        self.said.append(piece)
+        await self._listener.text(piece)
 
 
 @frozen
@@ -69,14 +85,19 @@ class Turns:
         self._address = (router.settings.gateway.public_url or address).rstrip("/")
         self._hidden = Hidden(router.store)
         self._awaited = Awaited(router.store)
+        self._chats = Chats(router.store)
         self._waits_until = time.monotonic() + FIRST_CONNECT_S
         self._settled = False
 
     async def take(self, turn: Turn, listener: Listener | None = None) -> Ended:
         """The answer. Raises `ApiFault` where there is none to give."""
         began = time.monotonic()
+        if turn.manner.conversation is None:
+            chat = await self._chats.find(turn.whose, turn.question.talk.messages)
+            turn = replace(turn, chat=chat)
+        heard = None if listener is None else Heard(listener)
         try:
-            routes = await self._routes(turn, listener)
+            routes = await self._routes(turn, heard)
         except FingerpostError as error:
             raise fault_of(error) from error
         route = routes[-1]
@@ -85,7 +106,21 @@ class Turns:
             raise fault
         if route.hidden and route.tool_calls:
             await self._hidden.keep(_whose(turn), route.tool_calls, route.hidden)
-        return self._ended(routes, (time.monotonic() - began) * 1000)
+        ended = self._ended(routes, (time.monotonic() - began) * 1000)
+        if turn.manner.conversation is None:
+            await self._keep_chat(turn, ended, "" if heard is None else "".join(heard.said))
+        return ended
+
+    async def _keep_chat(self, turn: Turn, ended: Ended, said: str) -> None:
+        """The chat goes on behind what its caller has read."""
+        answer = Message(
+            role="assistant",
+            text=ended.refusal or said + rest_of(ended.text, said),
+            tool_calls=ended.route.tool_calls,
+        )
+        messages = (*turn.question.talk.messages, answer)
+        durable = bool(answer.tool_calls) or ended.approve_at is not None
+        await self._chats.keep(turn.whose, messages, turn.conversation, durable=durable)
 
     async def _routes(self, turn: Turn, listener: Listener | None) -> list[Route]:
         await self._ready()
@@ -263,6 +298,16 @@ async def _tell(listener: Listener, item: StreamItem, *, silent: bool) -> None:
         await listener.began(item.packet.packet_id)
     elif isinstance(item, AttemptStarted):
         await listener.note(f"calling {item.tool}")
+
+
+def rest_of(answer: str, said: str) -> str:
+    """What of the answer has not been streamed yet: journeys without a model stream nothing."""
+    answer, streamed = answer.strip(), said.strip()
+    if not answer or streamed.endswith(answer):
+        return ""
+    if answer.startswith(streamed):
+        return answer[len(streamed) :]
+    return f"\n\n{answer}"
 
 
 def _whose(turn: Turn) -> str:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from fingerpost.frozen import frozen
-from fingerpost.insight.conversations import exchange, question_in, reply_in
 from fingerpost.records import Message, RouteOutcome
+from fingerpost.router.conversations import exchange, question_in, reply_in
 from fingerpost.router.route import Route
 from fingerpost.store import Store
 

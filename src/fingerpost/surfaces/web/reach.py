@@ -49,3 +49,11 @@ def _meant(
         )
     except FingerpostError:
         raise Fault(404, f"There is no profile {(profile or '')[:80]!r} here.") from None
+
+
+def conversation_of(principal: Principal, given: str) -> str:
+    """The id of a conversation its caller named: the same name from another caller is another conversation.
+
+    What a person allowed for a conversation, they allowed to the caller who asked in it.
+    """
+    return given if principal.kind == "local" else f"{principal.name.replace('/', '%2F')}/{given}"

@@ -8,12 +8,11 @@ from typing import Any, Final, cast
 
 from fingerpost.records import Json, JsonObject
 from fingerpost.surfaces.completions.bodies import encode, fields_of
-from fingerpost.surfaces.completions.chat import rest_of
 from fingerpost.surfaces.completions.extension import extension_of, id_headers
 from fingerpost.surfaces.completions.faults import told
 from fingerpost.surfaces.completions.line import Line
 from fingerpost.surfaces.completions.reading import Question
-from fingerpost.surfaces.completions.turns import Ended
+from fingerpost.surfaces.completions.turns import Ended, rest_of
 from fingerpost.surfaces.web.asgi import Fault
 
 _DEFAULTS: Final[JsonObject] = {

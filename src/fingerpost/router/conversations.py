@@ -13,18 +13,19 @@ from fingerpost.records import Message, Mode, Packet, RouteOutcome
 from fingerpost.store import Store
 
 if TYPE_CHECKING:
-    # The router loads the MCP library; what was said can be read without.
-    from fingerpost.router import Route
+    from fingerpost.router.route import Route
 
 _TELLING: Final = (RouteBegan.kind, AnswerGiven.kind, QuestionAsked.kind)
 
 
-async def recall(store: Store, conversation: str) -> tuple[Message, ...]:
-    """What was said in this conversation.
+async def recall(store: Store, conversation: str, *, caller: str | None) -> tuple[Message, ...]:
+    """What was said in this conversation by this caller: another one's of the same name is another.
 
     A packet carries the messages before it, so the newest one that was answered tells it all.
     """
-    packets = await store.journal.packets_of(conversation)
+    await store.journal.flush()
+    found = await store.journal.packets_of(conversation)
+    packets = [packet for packet in found if packet.header.caller == caller]
     for packet in packets:
         recorded = await store.journal.events(packet_id=packet.packet_id, kinds=_TELLING)
         reply = reply_in([entry.event for entry in recorded])
@@ -39,9 +40,11 @@ def exchange(packet: Packet, reply: str) -> tuple[Message, ...]:
     return (*packet.context.history, asked, Message(role="assistant", text=reply))
 
 
-async def open_question(store: Store, conversation: str) -> Route | None:
-    """The question that ended the conversation, where the next line answers it (`question_in`)."""
+async def open_question(store: Store, conversation: str, *, caller: str | None) -> Route | None:
+    """The question that ended the caller's conversation, where the next line answers it (`question_in`)."""
     for packet in await store.journal.packets_of(conversation, limit=1):
+        if packet.header.caller != caller:
+            return None
         recorded = await store.journal.events(packet_id=packet.packet_id)
         return question_in([entry.event for entry in recorded])
     return None
@@ -53,7 +56,7 @@ def question_in(events: Sequence[Event]) -> Route | None:
 
     Any other a model reads in the conversation.
     """
-    from fingerpost.router import Route
+    from fingerpost.router.route import Route
 
     asked, standing = _last_word(events), rebuild(events)
     narrowings = [event.narrowing for event in events if isinstance(event, RequestNarrowed)]
