@@ -59,10 +59,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "The result is injected into the packet; the final answer uses it",
         "`tool_result` has no parameters, type and source per call (issue 20: 19)",
     ),
-    "A11": Requirement(
-        "Reinjection is counted and capped; at the cap the packet is answered",
-        "the cap of `simple` mode and its end (issue 20: 17)",
-    ),
+    "A11": Requirement("Reinjection is counted and capped; at the cap the packet is answered"),
     "A12": Requirement("Selection, review, decision and execution are reflected and audited"),
     "A13": Requirement("The settings block tool_routing with its seven values; off, no model is sent a tool"),
     "A14": Requirement(

@@ -192,22 +192,6 @@ async def test_a_tool_that_was_not_offered_is_not_called_whatever_the_model_writ
     assert route.answer == "I cannot do that."
 
 
-@proves("W3", "A11")
-async def test_an_agent_that_never_ends_is_ended_with_what_was_found(tmp_path: Path) -> None:
-    turns = iter(range(100))
-
-    def again(request: ModelRequest) -> ModelReply:
-        zone = ["Asia/Tokyo", "Europe/Lisbon", "Europe/Paris", "Asia/Seoul"][next(turns) % 4]
-        return calls(("time__get_current_time", {"timezone": zone}))
-
-    async with house(tmp_path, [clock()], ScriptedModel(again)) as router:
-        route = await router.route("What time is it in Tokyo right now?", mode="simple", max_turns=3)
-    assert route.outcome is RouteOutcome.LIMITED
-    assert len(route.packet.tool_routing.steps) == 3
-    assert "What was found so far:" in route.answer
-    assert "Asia/Tokyo" in route.answer
-
-
 @proves("W3")
 async def test_tokens_run_out_with_guidance(tmp_path: Path) -> None:
     model = playing(selection=[select("time__get_current_time", TOKYO)])

@@ -264,8 +264,9 @@ async def test_calls_it_may_not_make_any_more_are_not_shown_as_the_answer(tmp_pa
     async with open_office(tmp_path, model, models={"prime": DEAF.model_dump()}) as (router, _):
         await _is_deaf(router, model)
         route = await router.route(REQUEST, mode="simple", max_turns=1)
-        assert route.outcome is RouteOutcome.LIMITED
+        assert route.outcome is RouteOutcome.ANSWERED
         assert "git__log" not in route.answer
+        assert "the 1 rounds of tools" in route.answer
 
 
 @pytest.mark.parametrize(

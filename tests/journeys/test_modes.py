@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fingerpost.events import IntentDetected
+from fingerpost.events import BudgetReached, IntentDetected
 from fingerpost.llm import ModelReply, ModelRequest
 from fingerpost.records import RouteOutcome
 from fingerpost.testing import ScriptedModel, calls, tool_server
-from tests.journeys.world import house, select
+from tests.journeys.world import house, review, select
 from tests.requirements import proves
 
 MODES = ("staged", "single", "simple", "react")
@@ -31,21 +32,36 @@ TIME = "What time is it in Tokyo right now?"
 TOKYO = {"timezone": "Asia/Tokyo"}
 
 
-def wants(tool: str, **arguments: Any) -> ScriptedModel:
-    """A model that wants this call whatever it is asked, in the form the question is in."""
+def wants(*wanted: tuple[str, dict[str, Any]], answer: str = "") -> ScriptedModel:
+    """A model that makes these calls in turn, for ever, in the form the question is in.
+
+    Where it can call nothing it gives the answer; without one it insists on calling.
+    """
+    turns = count()
 
     def play(request: ModelRequest) -> str | ModelReply:
         form = "" if request.schema is None else request.schema.name
-        if form == "selection":
-            return select(tool, arguments)
         if form == "review":
-            return json.dumps({"approved": True, "confidence": 0.9, "reasoning": "right"})
+            return review()
+        if answer and not can_call(request):
+            said = {"thought": "enough", "action": None, "answer": answer}
+            return json.dumps(said) if form == "step" else answer
+        tool, arguments = wanted[next(turns) % len(wanted)]
+        if form == "selection":
+            return select(tool, arguments, remaining="look at it once more")
         if form == "step":
             action = {"tool": tool, "arguments": arguments}
             return json.dumps({"thought": "once more", "action": action, "answer": None})
         return calls((tool, arguments))
 
     return ScriptedModel(play)
+
+
+def can_call(request: ModelRequest) -> bool:
+    """Whether this request lets the model call a tool."""
+    if request.schema is None:
+        return bool(request.tools) and request.tool_choice != "none"
+    return "'action': {'type': 'null'}" not in str(request.schema.schema)
 
 
 @proves("A13")
@@ -70,7 +86,7 @@ async def test_with_tool_routing_off_no_answer_speaks_of_rounds_or_of_a_missing_
     tmp_path: Path, mode: str
 ) -> None:
     clock = tool_server("time", [CLOCK])
-    model = wants("time__get_current_time", **TOKYO)
+    model = wants(("time__get_current_time", TOKYO))
     async with house(tmp_path, [clock.spec()], model, tool_routing={"enabled": False}) as router:
         route = await router.route(TIME, mode=mode)
         greeting = await router.route("Hello!", mode="keyless")
@@ -147,3 +163,76 @@ async def test_a_model_is_told_which_tools_are_slow_and_give_large_answers(tmp_p
     told = "\n".join(message.text for message in model.asked[0].messages)
     assert "Expect: slow, 15 to 120 seconds; a large answer, 2,000 to 8,000 tokens" in told
     assert told.count("Expect: ") == 1  # nothing is said of a tool that is quick and brief
+
+
+@proves("D9", "A11")
+@pytest.mark.parametrize("mode", ["simple", "react"])
+async def test_a_loop_ends_the_run_with_an_answer_that_says_so(tmp_path: Path, mode: str) -> None:
+    clock = tool_server("time", [CLOCK])
+    model = wants(("time__get_current_time", TOKYO), answer="It is noon.")
+    async with house(tmp_path, [clock.spec()], model, call={"repeat_limit": 2}) as router:
+        route = await router.route(TIME, mode=mode, max_turns=30)
+    steps = route.packet.tool_routing.steps
+    assert [step.error for step in steps].count("loop") == 1
+    assert steps[-1].error == "loop"
+    assert len(model.asked) == len(steps) + 1  # one more question: to answer without tools
+    assert not can_call(model.asked[-1])
+    assert "again" in model.asked[-1].messages[-1].text
+    assert route.outcome is RouteOutcome.ANSWERED
+    assert route.answer.startswith("It is noon.")
+    assert "time/get_current_time was called again and again with the same result" in route.answer
+
+
+@proves("D9")
+@pytest.mark.parametrize("mode", ["simple", "react", "single"])
+async def test_a_model_that_goes_on_in_a_loop_gets_no_more_questions(tmp_path: Path, mode: str) -> None:
+    clock = tool_server("time", [CLOCK])
+    model = wants(("time__get_current_time", TOKYO))
+    async with house(tmp_path, [clock.spec()], model, call={"repeat_limit": 2}) as router:
+        route = await router.route(TIME, mode=mode, max_turns=30)
+    assert len(model.asked) <= len(route.packet.tool_routing.steps) + 2
+    assert route.outcome is RouteOutcome.ANSWERED
+    assert "What was found so far:" in route.answer
+    assert "Asia/Tokyo" in route.answer
+
+
+@proves("C8", "D9")
+@pytest.mark.parametrize("mode", ["simple", "react"])
+async def test_the_same_invalid_call_again_and_again_is_a_loop_too(tmp_path: Path, mode: str) -> None:
+    clock = tool_server("time", [CLOCK])
+    model = wants(("time__get_current_time", {}), answer="I could not find out.")
+    async with house(tmp_path, [clock.spec()], model) as router:
+        route = await router.route(TIME, mode=mode, max_turns=30)
+    assert clock.calls == []
+    assert len(model.asked) == 4  # three tries, then the answer
+    assert route.answer.startswith("I could not find out.")
+    assert "time/get_current_time was called again and again" in route.answer
+
+
+@proves("A11")
+async def test_at_the_cap_a_simple_agent_answers_without_tools_after_three_rounds(tmp_path: Path) -> None:
+    clock = tool_server("time", [CLOCK])
+    zones = [("time__get_current_time", {"timezone": zone}) for zone in ("Asia/Tokyo", "Asia/Seoul", "UTC")]
+    model = wants(*zones, answer="Noon, roughly.")
+    async with house(tmp_path, [clock.spec()], model) as router:
+        route = await router.route(TIME, mode="simple")
+        more = await router.route(TIME, mode="simple", max_turns=5)
+    assert (route.outcome, route.answer.splitlines()[0]) == (RouteOutcome.ANSWERED, "Noon, roughly.")
+    assert (route.packet.tool_routing.reinjection_count, len(route.packet.tool_routing.steps)) == (3, 3)
+    assert more.packet.tool_routing.reinjection_count == 5
+
+
+@proves("A11", "W3")
+@pytest.mark.parametrize("mode", ["simple", "react"])
+async def test_at_the_cap_a_model_without_words_is_answered_for_with_what_was_found(
+    tmp_path: Path, mode: str
+) -> None:
+    clock = tool_server("time", [CLOCK])
+    zones = [("time__get_current_time", {"timezone": zone}) for zone in ("Asia/Tokyo", "Asia/Seoul", "UTC")]
+    async with house(tmp_path, [clock.spec()], wants(*zones)) as router:
+        route = await router.route(TIME, mode=mode, max_turns=2)
+    assert route.outcome is RouteOutcome.ANSWERED
+    assert (route.answered_by, route.sources) == ("no model", ("time/get_current_time",))
+    assert "the 2 rounds of tools" in route.answer
+    assert "Asia/Seoul" in route.answer
+    assert any(isinstance(event, BudgetReached) for event in route.events)

@@ -171,7 +171,7 @@ class HistorySummarised(Event):
 class BudgetReached(Event):
     """Turns, tokens, seconds or money ran out."""
 
-    limit: str  # "turns", "tokens", "seconds", "cost"
+    limit: str  # "turns", "loop", "tokens", "seconds", "cost"
     detail: str
 
     def summary(self) -> str:

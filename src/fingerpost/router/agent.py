@@ -206,7 +206,7 @@ class Agent:
     @property
     def max_turns(self) -> int:
         """Rounds of tools one request may take."""
-        return self._talk.max_turns or self._router.switches.now.max_turns
+        return self._router.switches.now.rounds(self._talk.mode, self._talk.max_turns)
 
     @property
     def is_smart_routing_enabled(self) -> bool:

@@ -315,10 +315,8 @@ class Answerer:
 
     def _begin(self, text: str, asking: Asking) -> Journey:
         mode = self._mode(asking)
-        routing = self._settings.tool_routing
-        turns = asking.get("max_turns") or self._switches.now.max_turns
-        agent = mode in (Mode.SIMPLE, Mode.REACT)
-        rounds = (turns if agent else routing.max_reinjections) if routing.enabled else 0
+        enabled = self._settings.tool_routing.enabled
+        rounds = self._switches.now.rounds(mode, asking.get("max_turns")) if enabled else 0
         parent = self._parent_of(asking)
         if parent is not None:  # whoever acts for somebody acts under the same profile
             asking = asking.copy()

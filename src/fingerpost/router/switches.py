@@ -14,10 +14,12 @@ from pydantic import ValidationError
 
 from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
+from fingerpost.records import Mode
 from fingerpost.settings import ChooseSettings, Settings, SmartRoutingSettings
 
 MODES: Final = ("auto", "staged", "single", "simple", "react", "keyless")
 MOST_TURNS: Final = 100  # as `choose.max_turns` has it
+REACT_ROUNDS: Final = 8  # one call in each
 
 
 @frozen
@@ -26,14 +28,27 @@ class Switched:
 
     smart_routing: SmartRoutingSettings
     mode: str  # of answering: one of `MODES`
-    max_turns: int
+    max_turns: int | None  # of agents; None: see `rounds`
+    max_reinjections: int
+
+    def rounds(self, mode: str, wanted: int | None = None) -> int:
+        """How many rounds of tools one request may take in this mode; `wanted` is said with the request."""
+        if mode not in (Mode.SIMPLE, Mode.REACT):
+            return self.max_reinjections
+        usual = REACT_ROUNDS if mode == Mode.REACT else self.max_reinjections
+        return wanted or self.max_turns or usual
 
 
 class Switches:
     """The values, and the way to change them. What is out of bounds is refused and changes nothing."""
 
     def __init__(self, settings: Settings) -> None:
-        self._first = _of(settings.smart_routing, settings.choose)
+        self._first = Switched(
+            smart_routing=settings.smart_routing,
+            mode=settings.choose.mode,
+            max_turns=settings.choose.max_turns,
+            max_reinjections=settings.tool_routing.max_reinjections,
+        )
         self._now = self._first
         self._lock = Lock()
 
@@ -83,10 +98,6 @@ class Switches:
                 raise _refusal(values, hint) from wrong
             changed = {name: getattr(checked, name) for name in values}
             self._now = replace(self._now, **changed)
-
-
-def _of(routing: SmartRoutingSettings, choose: ChooseSettings) -> Switched:
-    return Switched(smart_routing=routing, mode=choose.mode, max_turns=choose.max_turns)
 
 
 def _refusal(values: dict[str, object], hint: str) -> ConfigError:

@@ -90,7 +90,13 @@ class ChooseSettings(Section):
     decline_below: float = Field(
         default=0.2, ge=0, le=1, description="Confidence below which a tool is not even asked about"
     )
-    max_turns: int = Field(default=8, ge=1, le=100, description="Calls an agent may make one after another")
+    max_turns: int | None = Field(
+        default=None,
+        ge=1,
+        le=100,
+        description="Rounds of tools an agent may have; by default 8 in react and "
+        "tool_routing.max_reinjections in simple",
+    )
     max_seconds: float = Field(default=300.0, gt=0, le=86_400, description="For a whole request")
     max_tokens: int = Field(default=200_000, ge=100, description="Of all model calls of a request together")
     max_cost: float | None = Field(default=None, gt=0, description="Of a request, in your models' currency")

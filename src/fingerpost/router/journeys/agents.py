@@ -26,10 +26,17 @@ from fingerpost.records import (
 )
 from fingerpost.router.journeys import acting, endings
 from fingerpost.router.journeys.briefing import brief, guides
-from fingerpost.router.journeys.budget import OutOfBudget
 from fingerpost.router.journeys.journey import Journey
 from fingerpost.router.journeys.questions import asks, unasked
-from fingerpost.router.journeys.writing import Written, ended_with, is_in_shape, so_far, spoken, write
+from fingerpost.router.journeys.writing import (
+    Written,
+    answer_without_tools,
+    ended_with,
+    is_in_shape,
+    loop_note,
+    spoken,
+    write,
+)
 from fingerpost.router.route import Route
 
 THINK_ALOUD = "Before you call a tool, say in a sentence or two what you know and what you need."
@@ -69,9 +76,10 @@ async def take_turns(journey: Journey) -> Route:
         if not turn.calls and (turn.handed or not turn.problems):
             return ended_with(journey, written)
         if final:
-            return _stop(journey, written)
+            words = written.text or written.handed
+            return ended_with(journey, written) if words else await answer_without_tools(journey)
         waiting = await run_calls(journey, turn.calls)
-        note = turn.note
+        note = loop_note(journey) or turn.note
         acting.reinject(journey)
         if waiting is not None:  # what the caller is to do comes after what a person has to say
             return await endings.waiting(journey, *waiting)
@@ -95,7 +103,7 @@ def is_final(journey: Journey, cards: Sequence[ToolCard]) -> bool:
     routing = journey.packet.tool_routing
     decided = journey.mode is Mode.SINGLE and bool(routing.worked or routing.cancelled)
     insists = len(routing.cancelled) > 1  # after a person's no
-    return decided or insists or not routing.reinjections_left or not cards
+    return decided or insists or not journey.can_call or not cards
 
 
 async def _decide(
@@ -139,17 +147,6 @@ def _read(journey: Journey, written: Written, cards: tuple[ToolCard, ...], *, na
         return turn
     call = None if written.call is None else meant(acting.wish_of(written.call), cards)
     return replace(turn, calls=(call,) if isinstance(call, ToolCall) else (), handed=written.handed)
-
-
-def _stop(journey: Journey, written: Written) -> Route:
-    """It wants more tools and may not have them."""
-    if written.text or written.handed:
-        return ended_with(journey, written)
-    if journey.rejection:
-        return endings.declined(journey, journey.rejection)
-    turns = journey.packet.tool_routing.max_reinjections
-    reached = OutOfBudget(limit="turns", detail=f"the {turns} rounds of tools it may have are over")
-    return endings.limited(journey, reached, so_far(journey))
 
 
 async def run_calls(journey: Journey, calls: Sequence[ToolCall]) -> tuple[Outcome, Selection] | None:

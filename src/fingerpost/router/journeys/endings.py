@@ -29,6 +29,7 @@ from fingerpost.router.route import Route
 
 NO_MODEL = "no model"
 NO_WORDS = "The model gave no answer in words. Ask again, or ask another model."
+_LESS_OR_MORE = "Ask for a smaller part of it, or raise that limit."
 _CALLS = ("tool_calls", "function_call")  # as a reason to end
 
 
@@ -115,8 +116,14 @@ def limited(journey: Journey, reached: OutOfBudget, so_far: str = "") -> Route:
     lines = [f"I stopped before I was done: {reached.detail}."]
     if so_far:
         lines += ["", "What was found so far:", so_far]
-    lines += ["", "Ask for a smaller part of it, or raise that limit."]
-    route = _over(journey, RouteOutcome.LIMITED, "\n".join(lines), by=NO_MODEL, detail=reached.detail)
+    is_loop = reached.limit == "loop"
+    advice = "Ask for what is missing in other words." if is_loop else _LESS_OR_MORE
+    text = "\n".join([*lines, "", advice])
+    if so_far and reached.limit in ("turns", "loop") and not journey.depth:
+        # A person's request whose rounds are over is answered; a subagent's parent decides what to do.
+        sources = sources_of(journey.packet.tool_routing.worked)
+        return answered(journey, text, by=NO_MODEL, sources=sources, detail=reached.detail)
+    route = _over(journey, RouteOutcome.LIMITED, text, by=NO_MODEL, detail=reached.detail)
     return replace(route, finish="length")
 
 

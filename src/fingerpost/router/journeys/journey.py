@@ -34,6 +34,7 @@ from fingerpost.llm import Ask, ChatModel, ModelPool, ModelReply, ModelRequest, 
 from fingerpost.records import (
     Confidence,
     Entity,
+    ErrorKind,
     Mode,
     Narrowing,
     Outcome,
@@ -201,6 +202,25 @@ class Journey:
         snapshot = self.house.snapshot()
         found = (snapshot.get(key) for key in self.packet.context.available_tools)
         return distinct([card for card in found if card is not None], self.brought.names)
+
+    @property
+    def can_call(self) -> bool:
+        """Whether the model may call another tool for this request."""
+        return bool(self.packet.tool_routing.reinjections_left) and not self.looping_tool
+
+    @property
+    def looping_tool(self) -> str:
+        """The tool that was called again and again with nothing new to show for it; empty where none was.
+
+        Either the call path refused a repeated call, or the same call failed in the same way too often.
+        """
+        steps, limit = self.packet.tool_routing.steps, self.settings.call.repeat_limit
+        refused = next((step for step in steps if step.error == ErrorKind.LOOP.value), None)
+        if refused is not None:
+            return refused.tool
+        last = [(step.tool, step.arguments, step.error) for step in steps[-limit:] if not step.success]
+        is_loop = len(last) == limit and last.count(last[0]) == limit
+        return steps[-1].tool if is_loop and self.settings.flags.loop_guard else ""
 
     async def takes_tools(self) -> bool:
         """Whether the model that answers is given definitions, or told of tools in words."""

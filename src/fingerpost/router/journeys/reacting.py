@@ -12,9 +12,14 @@ from fingerpost.records import ToolCard
 from fingerpost.router.journeys import acting, agents, endings
 from fingerpost.router.journeys.agents import is_final, offer, run_calls
 from fingerpost.router.journeys.briefing import brief, guides
-from fingerpost.router.journeys.budget import OutOfBudget
 from fingerpost.router.journeys.journey import Journey
-from fingerpost.router.journeys.writing import Written, cleaned, ended_with, so_far
+from fingerpost.router.journeys.writing import (
+    Written,
+    answer_without_tools,
+    cleaned,
+    ended_with,
+    loop_note,
+)
 from fingerpost.router.route import Route
 
 MOST_JUNK = 2  # replies in a row that say nothing usable
@@ -49,9 +54,10 @@ async def take_turns(journey: Journey) -> Route:
         if turn.call is None and not reply.text.strip() and silent.is_refusal:
             return ended_with(journey, silent)
         if last or junk >= MOST_JUNK:
-            return _stop(journey)
+            return await answer_without_tools(journey)
         junk, note = (0, "") if turn.call is not None else (junk + 1, turn.problem)
         waiting = await run_calls(journey, () if turn.call is None else (turn.call,))
+        note = loop_note(journey) or note
         acting.reinject(journey)
         if waiting is not None:
             return await endings.waiting(journey, *waiting)
@@ -81,11 +87,3 @@ async def _think(
     if turn.problem:
         journey.tell(ReplyRejected(packet_id=journey.packet.packet_id, purpose="turn", problem=turn.problem))
     return reply, turn
-
-
-def _stop(journey: Journey) -> Route:
-    if journey.rejection:
-        return endings.declined(journey, journey.rejection)
-    turns = journey.packet.tool_routing.max_reinjections
-    reached = OutOfBudget(limit="turns", detail=f"the {turns} turns it may have are over")
-    return endings.limited(journey, reached, so_far(journey))

@@ -70,7 +70,7 @@ async def staged(journey: Journey) -> Route:
 
 async def go_round(journey: Journey) -> Route:
     """Rounds until nothing is left to do or the cap is reached, then the answer."""
-    while journey.packet.tool_routing.reinjections_left and (cards := journey.cards()):
+    while journey.can_call and (cards := journey.cards()):
         chosen = await selected(journey, cards)
         following = await consider(journey, chosen, cards)
         if isinstance(following, Route):

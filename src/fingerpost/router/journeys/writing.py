@@ -20,9 +20,10 @@ from fingerpost.errors import ModelError
 from fingerpost.events import SyntaxStopped
 from fingerpost.frozen import frozen
 from fingerpost.llm import ModelReply, ModelRequest, Role
-from fingerpost.records import JsonObject, Message, Selection, SystemTask, as_valid_text
+from fingerpost.records import JsonObject, Message, Mode, Selection, SystemTask, as_valid_text
 from fingerpost.router.journeys import endings
 from fingerpost.router.journeys.briefing import Briefing, brief
+from fingerpost.router.journeys.budget import OutOfBudget
 from fingerpost.router.journeys.journey import Journey
 from fingerpost.router.journeys.trimming import Trimmed
 from fingerpost.router.route import Route
@@ -32,6 +33,14 @@ CUT_SHORT: Final = "length"
 FILTERED: Final = "content_filter"
 _LARGE: Final = 20_000  # characters: looking at more takes a while, so a thread does it
 IN_SHAPE = "Write your answer now, in the format that was asked for. No tool can be called any more."
+LOOPED: Final = {
+    "en": "{tool} was called again and again with the same result",
+    "he": "{tool} נקרא שוב ושוב עם אותה תוצאה",
+}
+_STOPPED: Final = {
+    "en": f"No more tools were called: {LOOPED['en']}. Ask for what is missing in other words.",
+    "he": f"לא נקראו כלים נוספים: {LOOPED['he']}. אפשר לשאול במילים אחרות על מה שחסר.",
+}
 PLAINLY = "Your last answer held nothing but tool syntax. Answer in plain words; no tool can be called now."
 
 
@@ -55,7 +64,7 @@ async def conclude(journey: Journey) -> Route | Selection:
     written = await _draft(journey)
     if isinstance(written, Route):
         return written
-    if written.call is not None and not written.handed and journey.packet.tool_routing.reinjections_left:
+    if written.call is not None and not written.handed and journey.can_call:
         return written.call
     return ended_with(journey, written)
 
@@ -64,6 +73,42 @@ async def conclude_for_good(journey: Journey) -> Route:
     """The answer, whatever else the model would like to do."""
     written = await _draft(journey)
     return written if isinstance(written, Route) else ended_with(journey, written)
+
+
+async def answer_without_tools(journey: Journey) -> Route:
+    """The answer of a model that wants more tools and may not have them: it is asked once more, without any.
+
+    Where it still has no words, the answer is what the tools said.
+    """
+    if journey.rejection:
+        return endings.declined(journey, journey.rejection)
+    written = await _draft(journey)
+    if isinstance(written, Route):
+        return written
+    in_json = journey.mode is Mode.REACT or not await journey.takes_tools()
+    if in_json and not journey.brought.is_shaped:  # it may go on in the form of the turns before
+        said = replace(written.reply, text=written.text, tool_calls=())
+        written = replace(written, text=read_turn(said, (), tools=False).text)
+    if written.text or written.handed or written.is_refusal:
+        return ended_with(journey, written)
+    return endings.limited(journey, _limit_reached(journey), so_far(journey))
+
+
+def _limit_reached(journey: Journey) -> OutOfBudget:
+    if journey.looping_tool:
+        return OutOfBudget(limit="loop", detail=LOOPED["en"].format(tool=journey.looping_tool))
+    rounds = journey.packet.tool_routing.max_reinjections
+    if journey.packet.tool_routing.reinjections_left:
+        detail = "the model wants more tools than it may call here, and writes no answer"
+    else:
+        detail = f"the {rounds} rounds of tools it may have are over"
+    return OutOfBudget(limit="turns", detail=detail)
+
+
+def loop_note(journey: Journey) -> str:
+    """What the model is told when its calls go round in circles; empty where they do not."""
+    tool = journey.looping_tool
+    return f"{LOOPED['en'].format(tool=tool)}, so no tool can be called any more." if tool else ""
 
 
 async def _draft(journey: Journey) -> Route | Written:
@@ -133,8 +178,8 @@ def _request(journey: Journey, told: Briefing, *, native: bool) -> ModelRequest:
             note=note,
             brought=brought,
         )
-    if steps and not packet.tool_routing.reinjections_left:
-        note = f"{note} {AT_THE_CAP}".strip()
+    if steps and not journey.can_call:
+        note = " ".join(part for part in (note, loop_note(journey), AT_THE_CAP) if part)
     if not steps and not note:
         return direct_request(
             packet, system=told.system, history=told.history, settings=settings, brought=brought
@@ -153,11 +198,15 @@ def _ended_with(journey: Journey, written: Written) -> Route:
     if written.handed:
         return endings.handed_back(journey, written.handed, written.text, by=written.reply.model)
     good = journey.packet.tool_routing.worked
-    text = written.text
+    text, said = written.text, "he" if language_of(journey) == "he" else "en"
     if not text:
         return endings.unanswered(journey, written.reply)
     if good and not journey.brought.is_shaped and not names_source(text, good):
         line = sources_line(good, language=language_of(journey))
+        journey.say(f"\n\n{line}")
+        text = f"{text}\n\n{line}"
+    if journey.looping_tool and not journey.brought.is_shaped:
+        line = _STOPPED[said].format(tool=journey.looping_tool)
         journey.say(f"\n\n{line}")
         text = f"{text}\n\n{line}"
     finish = written.reply.finish
