@@ -77,7 +77,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "A17": Requirement(
         "Chains, learning, run-time registration, parallel calls, cached results",
-        "a tool registered at run time cannot be called; cached results can be stale (issue 20: 2, 23)",
+        "cached results can be stale (issue 20: 2)",
     ),
     "A18": Requirement("A chat connector end to end"),
     "A19": Requirement(

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from fingerpost.catalog import Catalog, Diff
-from fingerpost.errors import ConfigError, UnknownTool
+from fingerpost.catalog import Catalog
 from fingerpost.events import CatalogChanged, MemorySink, ToolDropped
 from fingerpost.records import DroppedTool, Json, Listing
 from fingerpost.records.codec import from_json, to_json
@@ -77,37 +76,12 @@ def test_the_definition_is_kept_unmodified_and_a_card_survives_json() -> None:
     assert from_json(ToolCard, to_json(card)) == card
 
 
-@proves("A17")
-def test_a_tool_is_registered_and_removed_at_run_time() -> None:
-    it = catalog(listing("shop", tool("get_price")))
-    definition = tool("get_answer")
-    assert it.register(definition) == Diff(added=("local/get_answer",))
-    definition["description"] = "changed by its owner afterwards"
-    card = it.snapshot.find("local__get_answer")
-    assert card is not None
-    assert card.description == card.definition["description"] == "Look at a thing"
-    assert it.unregister("local/get_answer") == Diff(removed=("local/get_answer",))
-    assert [card.key for card in it.snapshot.cards] == ["shop/get_price"]
-
-
-@proves("A17")
-def test_what_cannot_be_registered_or_removed_is_an_error_with_a_next_step() -> None:
-    it = catalog(listing("shop", tool("get_price")))
-    with pytest.raises(ConfigError, match="has no name") as caught:
-        it.register({"description": "nameless"})
-    assert caught.value.hint
-    with pytest.raises(UnknownTool) as missing:
-        it.unregister("shop/get_prices")
-    assert missing.value.hint == "Did you mean shop/get_price?"
-    assert it.snapshot.version == 1
-
-
-@proves("A17", "D1")
+@proves("D1")
 def test_a_tool_a_person_switched_off_is_not_listed_and_says_why() -> None:
     events = MemorySink()
     off = [ToolOverride(match="shop/*", enabled=False), ToolOverride(match="shop/get_price", enabled=True)]
-    it = catalog(listing("shop", tool("get_price"), tool("get_stock")), overrides=off, events=events)
-    assert it.register(tool("get_more"), server="shop") == Diff()
+    tools = (tool("get_price"), tool("get_stock"), tool("get_more"))
+    it = catalog(listing("shop", *tools), overrides=off, events=events)
     assert [card.key for card in it.snapshot.cards] == ["shop/get_price"]
     assert [(drop.name, drop.reason) for drop in it.dropped] == [
         ("get_stock", "switched off: written for 'shop/*'"),
@@ -284,5 +258,6 @@ class _Colour(Enum):
 
 @pytest.mark.parametrize("value", [UUID(int=1), _Colour.RED, object()])
 def test_what_only_python_can_say_is_no_part_of_a_definition(value: Any) -> None:
-    with pytest.raises(ConfigError, match="which JSON cannot say"):
-        catalog().register({"name": "get", "inputSchema": {"type": "object", "default": value}})
+    strange = {"name": "get", "inputSchema": {"type": "object", "default": value}}
+    (drop,) = catalog(listing("shop", strange)).dropped
+    assert "which JSON cannot say" in drop.reason

@@ -8,10 +8,7 @@ makes neither.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import cast
 
 from fingerpost.catalog import absence
 from fingerpost.catalog.absence import Absence
@@ -25,7 +22,6 @@ from fingerpost.errors import ConfigError, UnknownTool
 from fingerpost.events import CatalogChanged, EventSink, PinAccepted, ToolDropped, ToolQuarantined
 from fingerpost.records import (
     DroppedTool,
-    JsonObject,
     Listing,
     Pin,
     Quarantined,
@@ -163,33 +159,6 @@ class Catalog:
         self._set_dropped(server, ())
         self._set_off(server, {})
         return self._replace(server, {})
-
-    def register(self, definition: JsonObject, *, server: str = "local") -> Diff:
-        """Add one tool, or put it in the place of the one with the same name. Pins hold here too.
-
-        Raises `ConfigError` when the definition cannot be taken.
-        """
-        made = self._maker.make(server, definition, prefix=server not in self._unprefixed)
-        if isinstance(made, ToolCard):
-            own = replace(made, definition=_copied(definition))  # the caller may go on changing theirs
-            return self._replace(server, {**self._seen.get(server, {}), own.key: own})
-        if made.fault:
-            message = f"tool {server}/{made.name} cannot be registered: {made.reason}"
-            hint = "Give a JSON object with a name, a description and an inputSchema."
-            raise ConfigError(message, hint=hint)
-        drop = _drop(server, made)
-        others = (other for other in self._dropped.get(server, ()) if other.name != drop.name)
-        self._set_dropped(server, (*others, drop))
-        if made.card is not None:
-            self._set_off(server, {**self._off.get(server, {}), made.card.key: made.card})
-        return Diff()
-
-    def unregister(self, key: str) -> Diff:
-        """Take one tool away. A tool that its server still offers is back with the next listing."""
-        for server, cards in self._seen.items():
-            if key in cards:
-                return self._replace(server, {other: card for other, card in cards.items() if other != key})
-        raise self._unknown(key, "there is no such tool")
 
     # -- what use teaches ---------------------------------------------------------------------------------
 
@@ -342,11 +311,6 @@ class Catalog:
         near = self.snapshot.near(key)
         hint = f"Did you mean {', '.join(near)}?" if near else None
         return UnknownTool(f"{key}: {message}", hint=hint)
-
-
-def _copied(definition: JsonObject) -> JsonObject:
-    """The same JSON in objects of our own. Its depth was checked before."""
-    return cast("JsonObject", json.loads(json.dumps(definition, default=dict)))
 
 
 def _drop(server: str, refusal: Refusal) -> DroppedTool:

@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
 
 import anyio
 import anyio.lowlevel
@@ -31,12 +31,14 @@ if TYPE_CHECKING:
     from fingerpost.llm import ChatModel, OnText
     from fingerpost.records import (
         Approval,
+        Effect,
         JsonObject,
         Narrowing,
         Outcome,
         Pending,
         ServerSpec,
         ServerStatus,
+        ToolCard,
     )
     from fingerpost.router import Asking, Circumstances, Route, Wanted
     from fingerpost.router.switches import Switches
@@ -130,6 +132,23 @@ class Embedded:
     ) -> Outcome:
         """Call a tool through the whole path."""
         return self._run(lambda: self.router.call(name, arguments, **context), timeout)
+
+    def register(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        effect: Effect | str | None = None,
+    ) -> ToolCard:
+        """Offer a Python function as the tool `local/name` from now on; see `Router.register`."""
+        return self._run(
+            lambda: self.router.register(function, name=name, description=description, effect=effect), None
+        )
+
+    def unregister(self, key: str) -> None:
+        """Take a registered function away."""
+        self._run(lambda: self.router.unregister(key), None)
 
     def decide(self, approval: Approval) -> Pending:
         """A person's word on a waiting call, from `pending.approve(by=…)` or `pending.reject(by=…)`."""

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import anyio
 import anyio.to_thread
@@ -24,12 +24,13 @@ from fingerpost.call.execution import Background, BreakerState
 from fingerpost.call.lessons import lesson
 from fingerpost.call.path import CallPath
 from fingerpost.catalog import Catalog, Snapshot
-from fingerpost.errors import CallError, ConfigError, ServerUnavailable, UnknownServer
+from fingerpost.errors import CallError, ConfigError, ServerUnavailable, UnknownServer, UnknownTool
 from fingerpost.events import EventSink, Fanout, LiveFeed, ProfilesChanged
 from fingerpost.records import (
     Approval,
     CallContext,
     Chosen,
+    Effect,
     Feedback,
     FeedbackVerdict,
     JsonObject,
@@ -42,6 +43,7 @@ from fingerpost.records import (
     ServerState,
     ServerStatus,
     ToolCall,
+    ToolCard,
     new_id,
     utc_now,
 )
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
     from fingerpost.router.answerer import Answerer
     from fingerpost.router.guide import Guide
     from fingerpost.router.route import Route, StreamItem
+    from fingerpost.servers.functions import FunctionServer
 
 log = logging.getLogger("fingerpost.router")
 
@@ -112,6 +115,7 @@ class Router:
             events=self.events, overrides=settings.tools, flags=settings.flags, own=settings.builtin.enabled
         )
         self._specs = tuple(servers)
+        self._functions: dict[str, FunctionServer] = {}  # what was registered at run time, by server
         self._stack = AsyncExitStack()
         self._opened = False  # ever
         self._open = False
@@ -384,6 +388,50 @@ class Router:
             if breaker.state is BreakerState.OPEN:
                 reasons.setdefault(server, f"it failed too often: {breaker.reason}")
         return reasons
+
+    async def register(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        effect: Effect | str | None = None,
+        server: str = "local",
+    ) -> ToolCard:
+        """Offer a Python function, sync or async, as the tool `server/name` from now on.
+
+        Name, description and parameters are those of the function unless given; a function of the same
+        name is replaced. `effect` is what calling it does; without it the name and description are judged,
+        as with every tool. Calls go down the whole path: policy, arguments, time-outs, digest, events.
+        Raises `ConfigError` when there is nothing to call, or its parameters cannot be told to a model.
+        """
+        from fingerpost.servers.functions import FunctionServer, tool_of
+
+        async with self._request():
+            tool = tool_of(function, name=name, description=description, effect=effect)
+            made = self._functions.get(server)
+            if made is None:
+                made = FunctionServer(server)
+                await self.servers.add(made.spec())
+                self._functions[server] = made
+            key = made.put(tool)
+            await self.servers.refresh(server)
+            card = self.tools.get(key)
+            if card is None:
+                message = f"{key} was registered and is not offered"
+                hint = f"`fingerpost pins` and `fingerpost tool {key}` say why."
+                raise ConfigError(message, hint=hint)
+            return card
+
+    async def unregister(self, key: str) -> None:
+        """Take a registered function away. Raises `UnknownTool` where none is registered under this key."""
+        async with self._request():
+            server, _, name = key.partition("/")
+            made = self._functions.get(server)
+            if made is None or not made.remove(name):
+                message = f"no function is registered as {key}"
+                raise UnknownTool(message, hint="Only what was registered can be taken away.")
+            await self.servers.refresh(server)
 
     async def call(
         self,
