@@ -4,6 +4,8 @@ CPU time, children included, the median and the worst of some runs: on a machine
 also the time one waits. The ratio is to a plain Python loop that opens each file
 by its path and does nothing else of what we do (no boundary, no encodings, no .gitignore, no call path).
 The tree is written here: 5,000 files, 50 MB; the installed packages are a second one, if they are there.
+Commands and subagents are waited for, so theirs is the time on the clock. The subagent's model is scripted
+and answers at once: what is measured is our own share of a subagent that calls one tool.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import sysconfig
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -28,7 +31,13 @@ from rich.table import Table
 
 from fingerpost import Router
 from fingerpost.builtin import open_router
+from fingerpost.llm import ModelRequest
+from fingerpost.records import Outcome
 from fingerpost.settings import Settings
+from fingerpost.testing import ScriptedModel, calls
+from fingerpost.testing.scripted import Line
+
+TERMINAL = "workspace/terminal_operations"
 
 FILES = 5_000
 BYTES = 10_000  # of a file, on average
@@ -165,7 +174,59 @@ class Bench:
         )
 
 
+async def on_the_clock(do: Callable[[], Awaitable[Outcome]]) -> Took:
+    runs: list[float] = []
+    for number in range(RUNS + 1):
+        started = time.perf_counter()
+        outcome = await do()
+        assert outcome.success, outcome.content
+        if number:  # the first warms up
+            runs.append((time.perf_counter() - started) * 1000)
+    return Took(tuple(runs))
+
+
+def _one_call(request: ModelRequest) -> Line:
+    if any(message.role == "tool" for message in request.messages):
+        return "It says hello."
+    return calls(("workspace__file_operations", {"operation": "read_file", "path": "note.txt"}))
+
+
+async def measure_commands(table: Table) -> None:
+    """`run_command` to its end and in the background, and `run_subagent`."""
+    with TemporaryDirectory() as made:
+        folder = Path(made)
+        (folder / "note.txt").write_text("hello")
+        settings = Settings.model_validate(
+            {
+                "builtin": {
+                    "enabled": ["workspace", "specialists"],
+                    "workspace": {"commands": ["true", "sleep"], "background": 100},
+                },
+                "tool_routing": {"allow_write": True, "allow_execute": True},
+                "store": {"url": f"sqlite:///{folder}/store.db"},
+                "flags": {"loop_guard": False, "dense_scores": False},
+            }
+        )
+        async with open_router(settings=settings, folder=folder, model=ScriptedModel(_one_call)) as router:
+            await router.connect()
+            rows: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+                ("run_command true", "100–5,000", TERMINAL, {"operation": "run_command", "command": "true"}),
+                (
+                    "run_command sleep 60, isBackground", "", TERMINAL,
+                    {"operation": "run_command", "command": "sleep 60", "isBackground": True},
+                ),
+                (
+                    "run_subagent, one tool call", "5,000–60,000", "specialists/run_subagent",
+                    {"task": "Read the file note.txt and say what it says"},
+                ),
+            )  # fmt: skip
+            for name, goal, tool, arguments in rows:
+                took = await on_the_clock(partial(router.call, tool, arguments))
+                table.add_row(name, str(took), goal, "", "")
+
+
 async def measure(table: Table) -> None:
+    await measure_commands(table)
     with TemporaryDirectory() as made:
         top = Path(made)
         tree = top / "tree"

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import pytest
@@ -305,3 +305,40 @@ def test_elevated_commands_are_told_from_ordinary_ones() -> None:
     for lines, is_elevated in ((ELEVATED, True), (ORDINARY, False)):
         for line in lines.split(";"):
             assert (elevated(shlex.split(line), "/home/dana/project") is not None) is is_elevated, line
+
+
+@proves("C12", "C9")
+async def test_is_background_answers_at_once_with_a_handle_to_poll_read_and_stop(house: House, family: Path):
+    command = f"{PYTHON} family.py 1000"
+    async with house(policy=ALLOWED) as hands:
+        for tool, arguments in (
+            ("terminal_operations", {"operation": "run_command", "command": command}),
+            ("ai.execute", {"command": command}),
+        ):
+            begun = await hands.call(tool, **arguments, isBackground=True, seconds=500)
+            assert begun.success and begun.result is not None, begun.content
+            handle: Any = begun.result["structuredContent"]
+            assert handle["state"] == "running" and handle["job"] in begun.content
+            job = handle["job"]
+            with anyio.fail_after(LONG):
+                while "started" not in (said := await hands.terminal("get_output", job=job)).content:  # noqa: ASYNC110
+                    await anyio.sleep(0.05)
+            assert said.result is not None and said.result["structuredContent"]["state"] == "running"  # pyright: ignore
+            ended = await hands.terminal("stop", job=job)
+            assert ended.success and f"{job}: stopped" in ended.content
+            await nothing_left(family)
+        assert (await hands.terminal("run_command", command="touch x", isBackground=False)).success
+        dry = await hands.call("ai.execute", command=command, isBackground=True, dry_run=True)
+        assert "Would run" in dry.content
+
+
+@proves("C12", "C10")
+async def test_run_command_and_run_subagent_have_figures(house: House):
+    async with house(policy=ALLOWED, beside=("specialists",)) as hands:
+        assert (await hands.terminal("run_command", command="true")).success
+        assert (await hands.router.call("specialists/run_subagent", {"task": "list the files"})).attempts
+        tools = {"workspace/terminal_operations", "specialists/run_subagent"}
+        with anyio.fail_after(LONG):
+            while not tools <= (figures := await hands.router.store.usage.profiles()).keys():
+                await anyio.sleep(0.02)
+        assert all(figures[tool].calls == 1 and figures[tool].typical_ms > 0 for tool in tools), figures

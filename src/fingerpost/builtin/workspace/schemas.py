@@ -84,6 +84,7 @@ TERMINAL_PARAMETERS: Final[dict[str, JsonObject]] = {
     "command": COMMAND,
     "folder": words("Where it runs, seen from the working directory; by default there"),
     "seconds": number("Time limit", 1, 86_400),
+    "isBackground": flag("true: start it and answer at once with a job to poll, read and stop"),
     "job": words("get_output, stop: which background command, such as job-1", 40),
     "offset": number("get_output: only what came after this byte", 0, _FAR),
     "dry_run": flag("true: run nothing, show what would be run"),

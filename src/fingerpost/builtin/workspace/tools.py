@@ -107,7 +107,9 @@ def terminal_effect(desk: Desk, effect: Effect) -> Effect:
 def terminal_operations(desk: Desk, terminal: Terminal) -> OwnTool:
     run_takes = ("folder", "seconds", "dry_run")
     doings: Mapping[str, _Doing] = {
-        "run_command": _Doing(Effect.WRITE, terminal.run_command, ("command",), run_takes, terminal.check),
+        "run_command": _Doing(
+            Effect.WRITE, terminal.run_command, ("command",), (*run_takes, "isBackground"), terminal.check
+        ),
         "run_background": _Doing(
             Effect.WRITE, terminal.run_background, ("command",), run_takes, terminal.check
         ),
@@ -222,7 +224,7 @@ def ai_execute(desk: Desk, terminal: Terminal) -> OwnTool:
     async def run(arguments: JsonObject, caller: Caller) -> Reply:
         return await terminal.run_command(Given(EXECUTE, arguments), caller)
 
-    names = ("command", "folder", "seconds", "dry_run")
+    names = ("command", "folder", "seconds", "isBackground", "dry_run")
     return OwnTool(
         name=EXECUTE,
         title="Run a command",

@@ -64,8 +64,9 @@ TERMINAL: Final = Words(
         "which a person is asked about. No shell is used."
     ),
     operation=(
-        "run_command (waits for its end), run_background (answers at once with a job), run_elevated (sudo, "
-        "sh -c, rm -r, installers and the like: asks a person), get_output (job), stop (job), list"
+        "run_command (waits for its end; isBackground: answers at once with a job), run_background (that as "
+        "an operation), run_elevated (sudo, sh -c, rm -r, installers and the like: asks a person), "
+        "get_output (job), stop (job), list"
     ),
     knowledge={
         "category": "commands",

@@ -18,8 +18,11 @@ from fingerpost.builtin.workspace.given import Given
 from fingerpost.builtin.workspace.switches import Act
 from fingerpost.builtin.workspace.workplace import Workplace
 from fingerpost.frozen import frozen
+from fingerpost.records import JsonObject
 from fingerpost.servers.ring import Ring
 
+GET_OUTPUT: Final = "terminal_operations.get_output"
+STOP: Final = "terminal_operations.stop"
 _MARGIN: Final = 2.0  # seconds of a caller's deadline left for ending the command and answering
 
 
@@ -31,7 +34,9 @@ class Terminal:
     jobs: Jobs
 
     async def run_command(self, given: Given, caller: Caller, *, raised: bool = False) -> Reply:
-        """Run it and wait for its end."""
+        """Run it and wait for its end, or begin it in the background where that is wished."""
+        if given.flag("isBackground"):
+            return await self.run_background(given, caller)
         words, folder = await self._ready(given, raised=raised)
         seconds = self._seconds(given, caller, self.work.settings.command_seconds)
         act = self._act(given)
@@ -49,7 +54,8 @@ class Terminal:
         if act.dry:
             return Reply(self._shown(act, words, folder, seconds))
         job = await self.jobs.start(caller.user, self._running(words, folder, seconds))
-        return Reply(f"{job.id} runs: {shlex.join(words)}\nget_output reads what it says, stop ends it.")
+        told = f"{job.id} runs: {shlex.join(words)}\n{GET_OUTPUT} reads what it says, {STOP} ends it."
+        return Reply(told, data=_handle(job))
 
     async def get_output(self, given: Given, caller: Caller) -> Reply:
         """What a background command has said since `offset`."""
@@ -59,13 +65,13 @@ class Terminal:
         lost = output.written - len(kept)  # bytes before the oldest that is kept
         text = kept[max(0, since - lost) :].decode("utf-8", "replace")
         gone = f"; the first {lost} bytes are no longer kept" if lost > since else ""
-        return Reply(f"[{_state(job)}; next offset {output.written}{gone}]\n{text}")
+        return Reply(f"[{_state(job)}; next offset {output.written}{gone}]\n{text}", data=_handle(job))
 
     async def stop(self, given: Given, caller: Caller) -> Reply:
         """End a background command."""
         job = self.jobs.get(caller.user, given.text("job"))
         await self.jobs.stop(job)
-        return Reply(_state(job))
+        return Reply(_state(job), data=_handle(job))
 
     async def list(self, given: Given, caller: Caller) -> Reply:
         """All background commands of the caller."""
@@ -125,6 +131,17 @@ class Terminal:
             "without a shell, with a small environment",
         )
         return "\n".join(lines)
+
+
+def _handle(job: Job) -> JsonObject:
+    """The job for a program: its name, how it is doing, and where the next of its output begins."""
+    running = job.running
+    return {
+        "job": job.id,
+        "state": running.how,
+        "exit_status": running.status,
+        "next_offset": running.output.written,
+    }
 
 
 def _state(job: Job) -> str:
