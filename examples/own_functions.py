@@ -2,10 +2,10 @@
 
 Name, description and parameters are those of the function; policy and approvals hold as for every tool:
 
-$ python examples/own_functions.py
-offered: local/get_stock
-answer: {"item": "owls", "left": 6}
-asks first: remove_stock
+    $ python examples/own_functions.py
+    offered: local/get_stock
+    answer: {"item": "owls", "left": 6}
+    asks first: remove_stock
 """
 
 from __future__ import annotations
