@@ -161,10 +161,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "D9": Requirement("Loop detection and circuit breaker"),
     "D10": Requirement("Progress by latency tier"),
     "D11": Requirement("A user never sees a raw error"),
-    "D12": Requirement(
-        "Every new behaviour behind a flag; filtering cached; old and new comparable",
-        "no gradual rollout (issue 20: 23)",
-    ),
+    "D12": Requirement("Every new behaviour behind a flag; filtering cached; old and new comparable"),
     "D13": Requirement(
         "Measured: failures, recovery, estimates, truncation",
         "recovery is measured by `make bench`; estimates and truncation over real use are not",
@@ -177,7 +174,6 @@ REQUIREMENTS: dict[str, Requirement] = {
     "D15": Requirement(
         "A changed behaviour is rolled out by share of conversations, both arms in the figures; "
         "exclusive tools are watched",
-        "issue 20: 26",
     ),
     # E. Smart routing
     "E1": Requirement("Smart routing is on above both thresholds; option and environment decide"),

@@ -51,6 +51,18 @@ TOML_MISTAKES = [
     ),
     ("[[tools]]\nmatch = 'a'\neffect = 'explode'", 3, 'one of "read", "write", "destroy"', 'effect = "read"'),
     (
+        "[[rollout]]\nname = 'a'\nsetting = 'store.url'\nvalue = 'x'\nshare = 0.5",
+        3,
+        "rollout[0].setting: 'store.url' cannot be rolled out",
+        "choose from flags.need_gate,",
+    ),
+    (
+        "[[rollout]]\nname = 'a'\nsetting = 'flags.review'\nvalue = 'no'\nshare = 0.5",
+        4,
+        "rollout[0].value: does not fit flags.review",
+        "docs/settings.md",
+    ),
+    (
         "[[tools]]\nmatch = 'a'\nexclusive_intent = 'pricing'",
         3,
         'tools[0].exclusive_intent: must be one of "files", "code",',

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import ClassVar
 
 from fingerpost.events.base import Event
@@ -33,6 +33,7 @@ class RouteBegan(PacketEvent):
     working_directory: str | None = None
     scopes: tuple[Scope, ...] = ()  # what the caller may use: it holds for whoever goes on with it later
     own_terms: bool = False  # what the caller brought is kept nowhere: nobody else can go on with it
+    arms: dict[str, str] = field(default_factory=dict[str, str])  # of rollouts, by name
 
     def apply(self, packet: Packet) -> Packet:
         context = replace(

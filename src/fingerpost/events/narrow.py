@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from fingerpost.events.base import Event
 from fingerpost.events.packet import PacketEvent
 from fingerpost.frozen import frozen
@@ -15,6 +17,7 @@ class RequestNarrowed(PacketEvent):
     narrowing: Narrowing
     tokens_all: int = 0  # of the definitions of every tool the caller may see; 0: not counted
     tokens_offered: int = 0  # of those on the shortlist
+    arms: dict[str, str] = field(default_factory=dict[str, str])  # of rollouts, by name
 
     def apply(self, packet: Packet) -> Packet:
         return self.reflect(packet, "narrow", self.summary(), self.narrowing.shortlist.fit)

@@ -60,6 +60,8 @@ class Counting:
         self._dry: dict[str, None] = {}
         self._fallen_back: dict[str, None] = {}
         self._narrowed: dict[str, None] = {}
+        self._arms: dict[str, tuple[tuple[str, str], ...]] = {}  # of rollouts, by packet
+        self._exclusive: dict[str, frozenset[str]] = {}  # tools that alone were offered, by packet
         self._durations: dict[str, Counter[int]] = {}  # of earlier attempts, by tool
 
     def take(self, events: Iterable[Recorded]) -> None:
@@ -72,7 +74,28 @@ class Counting:
                 self.first_at = entry.event.at
             meaning = _MEANING.get(type(entry.event))
             if meaning is not None:
-                meaning(self, self._at(entry.event.at), entry.event)
+                self._count(meaning, entry.event)
+
+    def _count(self, meaning: Callable[[Counting, Sums, Any], None], event: Event) -> None:
+        """For all requests together, and for each arm of a rollout the request is in."""
+        sums = self._at(event.at)
+        if isinstance(event, RouteBegan | RequestNarrowed):
+            self._assign(sums, event)
+        arms = self._arms.get(event.packet_id or "")
+        if not arms:
+            meaning(self, sums, event)
+            return
+        made = Sums()
+        meaning(self, made, event)
+        sums.add(made)
+        for arm in arms:
+            sums.of_arm(arm).add(made)
+
+    def _assign(self, sums: Sums, event: RouteBegan | RequestNarrowed) -> None:
+        if not event.arms or event.packet_id is None or event.packet_id in self._arms:
+            return
+        for arm in _remember(self._arms, event.packet_id, tuple(event.arms.items())):
+            sums.of_arm(arm).counts["requests"] += 1
 
     def expired(self, pending_id: str, at: datetime) -> None:
         """Nobody decided in time. No event tells of it: it is so when the time has passed."""
@@ -110,6 +133,11 @@ class Counting:
         counts, shortlist = sums.counts, narrowing.shortlist
         counts["judged"] += 1
         counts["no_tool"] += narrowing.need.verdict is NeedVerdict.NONE
+        counts["unclear"] += narrowing.need.verdict is NeedVerdict.UNCLEAR
+        if shortlist.exclusive:
+            sole = _remember(self._exclusive, event.packet_id, frozenset(shortlist.exclusive))
+            counts["exclusive_asked"] += 1
+            counts["exclusive_offered"] += any(one.tool in sole for one in shortlist.offered)
         if shortlist.considered:
             counts["narrowed"] += 1
             counts["considered"] += shortlist.considered
@@ -154,6 +182,10 @@ class Counting:
 
     def _attempt_finished(self, sums: Sums, event: AttemptFinished) -> None:
         made, counts = event.attempt, sums.counts
+        if made.error is not ErrorKind.DENIED and made.tool in self._exclusive.get(event.packet_id or "", ()):
+            del self._exclusive[event.packet_id or ""]  # the first attempt stands for the request
+            counts["exclusive_taken"] += 1
+            counts["exclusive_succeeded"] += made.error is None
         if made.cached:
             counts["cached"] += 1
             return

@@ -23,7 +23,9 @@ class Counted:
     """What was counted in some time. A share of nothing is None."""
 
     requests: int = 0
+    judged: int = 0  # requests whose need was judged
     no_tool: int = 0  # requests the model alone can answer
+    unclear: int = 0  # requests of which that is not certain
     no_tool_share: float | None = None
     narrowed: int = 0  # requests for which tools were looked for
     considered: int = 0  # tools, over all of these
@@ -60,6 +62,11 @@ class Counted:
     server_choices_failed: int = 0  # all servers stayed
     server_choices_success: float | None = None
     server_tokens_saved: int = 0
+
+    exclusive_asked: int = 0  # requests with an intent for which only one tool is offered (official data)
+    exclusive_offered: int = 0  # and it was offered
+    exclusive_taken: int = 0  # and called
+    exclusive_succeeded: int = 0
 
     breaker_openings: int = 0
     approvals_asked: int = 0
@@ -98,6 +105,15 @@ class UserCount:
 
 
 @frozen
+class ArmFigures:
+    """What was counted of the requests in one arm of a rollout: `changed`, or `usual`."""
+
+    rollout: str
+    arm: str
+    figures: Counted
+
+
+@frozen
 class CalibrationPoint:
     """Selections of which about the same was claimed, and the share of them that was right."""
 
@@ -124,3 +140,4 @@ class Figures:
     callers: tuple[UserCount, ...] = ()
     profiles: tuple[UserCount, ...] = ()
     calibration: tuple[CalibrationPoint, ...] = ()
+    rollouts: tuple[ArmFigures, ...] = ()

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from fingerpost.insight.figures import Counted, Spread, ToolCount, UserCount
+from fingerpost.insight.figures import ArmFigures, Counted, Spread, ToolCount, UserCount
 from fingerpost.store.quantiles import bucket_of, quantile
 
 MOST_NAMES: Final = 500  # tools, callers, profiles kept for one step; the rest is not told apart
+MOST_ARMS: Final = 100
 STAGES: Final = ("narrow", "servers", "model", "approval", "call", "attempt", "whole")
 
 
@@ -26,6 +27,7 @@ class Sums:
     tool_failures: Counter[str] = field(default_factory=Counter[str])
     requests_by: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter[str]))
     calls_by: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter[str]))
+    arms: dict[tuple[str, str], Sums] = field(default_factory=dict[tuple[str, str], "Sums"])  # of rollouts
 
     def took(self, stage: str, milliseconds: float) -> None:
         self.durations[stage][bucket_of(milliseconds)] += 1
@@ -41,6 +43,14 @@ class Sums:
         for ours, theirs in ((self.requests_by, other.requests_by), (self.calls_by, other.calls_by)):
             for kind, names in theirs.items():
                 ours[kind].update(names)
+        for arm, sums in other.arms.items():
+            self.of_arm(arm).add(sums)
+
+    def of_arm(self, arm: tuple[str, str]) -> Sums:
+        """The sums of one arm (rollout and arm), as far as there is room for more of them."""
+        if arm not in self.arms and len(self.arms) < MOST_ARMS:
+            self.arms[arm] = Sums()
+        return self.arms.get(arm) or Sums()
 
 
 def count_name(names: Counter[str], name: str) -> None:
@@ -72,6 +82,13 @@ def counted(sums: Sums) -> dict[str, Any]:
         "errors": dict(sorted(sums.errors.items())),
         "stages": {stage: _spread(sums.durations[stage]) for stage in STAGES if stage in sums.durations},
     }
+
+
+def arms_of(sums: Sums) -> tuple[ArmFigures, ...]:
+    return tuple(
+        ArmFigures(rollout=rollout, arm=arm, figures=Counted(**counted(found)))
+        for (rollout, arm), found in sorted(sums.arms.items())
+    )
 
 
 def most_used(sums: Sums, most: int) -> tuple[ToolCount, ...]:

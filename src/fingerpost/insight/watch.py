@@ -15,7 +15,7 @@ import anyio.to_thread
 
 from fingerpost.insight.counting import KINDS, Counting
 from fingerpost.insight.figures import Bucket, CalibrationPoint, Counted, Figures
-from fingerpost.insight.sums import Sums, counted, most_used, together, users
+from fingerpost.insight.sums import Sums, arms_of, counted, most_used, together, users
 from fingerpost.records import ConfidenceSample, Decision, utc_now
 from fingerpost.store import Store
 
@@ -154,6 +154,7 @@ def _figures(
         callers=users(whole, "caller", MOST_NAMED),
         profiles=users(whole, "profile", MOST_NAMED),
         calibration=calibration(samples),
+        rollouts=arms_of(whole),
     )
 
 

@@ -70,6 +70,7 @@ def key_of(request: NarrowRequest, *, catalog: int, ready: float) -> Hashable:
         request.used,
         request.about,
         request.person,
+        None if request.settings is None else (request.settings.flags, request.settings.narrow),
     )
 
 

@@ -140,7 +140,7 @@ class Narrower:
             eligible = _eligible(columns, replace(request, servers=None))
             if not text or not len(eligible):
                 return {}
-            scored = self._scoring.score(text, signals, request, columns, eligible)
+            scored = self._scoring_for(request).score(text, signals, request, columns, eligible)
             return by_server(scored, columns, eligible)
 
     def _remembered(self, request: NarrowRequest) -> Narrowing:
@@ -185,7 +185,7 @@ class Narrower:
         columns: Columns,
         eligible: Rows,
     ) -> Narrowing:
-        scored = self._scoring.score(text, signals, request, columns, eligible)
+        scored = self._scoring_for(request).score(text, signals, request, columns, eligible)
         fit = round(self._fit.judge(scored.evidence, eligible), 4)
         listing = Listing(
             columns=columns,
@@ -193,7 +193,7 @@ class Narrower:
             eligible=eligible,
             request=request,
             signals=signals,
-            settings=self._settings,
+            settings=request.settings or self._settings,
             fit=fit,
         )
         made = Shortlist(
@@ -207,6 +207,10 @@ class Narrower:
             exclusive=tuple(sorted(columns.cards[row].key for sole in scored.exclusive for row in sole)),
         )
         return Narrowing(need=need, signals=signals, shortlist=made, servers=request.servers)
+
+    def _scoring_for(self, request: NarrowRequest) -> Scoring:
+        settings = request.settings
+        return self._scoring if settings is None else replace(self._scoring, flags=settings.flags)
 
     def _vector(self, text: str, signals: Signals) -> Vector | None:
         """The request's vector for the judge of need; a foreign request's is that of its English words."""

@@ -9,6 +9,7 @@ from typing import Final
 from fingerpost.frozen import frozen
 from fingerpost.records import HiddenTool, Message, ServerChoice
 from fingerpost.records.json import as_valid_text
+from fingerpost.settings import Settings
 
 # What a request is about stands at its beginning, what is wanted often at its very end;
 # between them lies what was pasted in.
@@ -38,6 +39,7 @@ class NarrowRequest:
     health: Mapping[str, str] = field(default_factory=dict[str, str])
     used: tuple[str, ...] = ()  # tools this conversation has used, the latest last
     person: str | None = None  # whose habits count, and who may be told who said what; None: nobody, all
+    settings: Settings | None = None  # as they hold for this request, where they differ from the usual
     about: str | None = None  # a tool (by key) to explain even if it came in far behind
 
 

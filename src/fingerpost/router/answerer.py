@@ -353,6 +353,7 @@ class Answerer:
                 scopes=journey.asking.get("scopes", ()),
                 working_directory=journey.asking.get("working_directory"),
                 own_terms=journey.brought.own_terms,
+                arms=journey.arms,
             )
         )
 

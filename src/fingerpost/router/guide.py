@@ -43,6 +43,7 @@ from fingerpost.router.sight import Sight, View
 from fingerpost.router.switches import Switches
 from fingerpost.router.wanted import Wanted
 from fingerpost.settings import Settings
+from fingerpost.settings.rollouts import assign, resolve
 from fingerpost.store import Store
 
 _NEEDS: Final = {NeedVerdict.TOOL: True, NeedVerdict.NONE: False, NeedVerdict.UNCLEAR: None}
@@ -131,21 +132,27 @@ class Guide:
         text: str | None = None,
         model: ChatModel | None = None,
         none_taken: bool = False,
+        arms: Mapping[str, str] | None = None,
     ) -> tuple[Narrowing, tuple[PacketEvent, ...]]:
         """The answer for a packet that is on its way, and the facts to be told about it.
 
         `text` is what is looked for, where that is not the request itself but what is left of it;
         `model` chooses servers, where one is asked for that. `none_taken`: a model was offered tools for
-        it and took none, so more servers are looked at.
+        it and took none, so more servers are looked at. `arms` are those of a journey.
         """
+        if arms is None:
+            arms = assign(self._settings.rollout, wanted.get("conversation") or packet.packet_id)
+        settings = resolve(self._settings, arms)
         if await self._past.refresh():
             self._narrower.forget()
         who = (wanted.get("caller"), wanted.get("profile"), wanted.get("scopes", ()))
         view = await self._sight.look(snapshot, *who)
         request = self._request(snapshot, packet, view, wanted)
+        if settings is not self._settings:
+            request = replace(request, settings=settings)
         if text is not None:
             request = replace(request, text=text)
-        gate = self._settings.flags.need_gate and not wanted.get("asked_for_tools", False)
+        gate = settings.flags.need_gate and not wanted.get("asked_for_tools", False)
         choice = wanted.get("chosen_servers") or await self._servers(
             snapshot, request, view, packet.packet_id, model=model, gate=gate, none_taken=none_taken
         )
@@ -153,7 +160,7 @@ class Guide:
         narrowing = replace(narrowing, packet_id=packet.packet_id)
         if gate:
             narrowing = gated(narrowing)
-        return narrowing, _facts(packet, narrowing, *await self._sizes(snapshot, view, narrowing))
+        return narrowing, _facts(packet, narrowing, *await self._sizes(snapshot, view, narrowing), arms)
 
     async def _sizes(self, snapshot: Snapshot, view: View, narrowing: Narrowing) -> tuple[int, int]:
         """Tokens of the definitions of all visible tools, and of those offered.
@@ -267,7 +274,7 @@ def packet_of(
 
 
 def _facts(
-    packet: Packet, narrowing: Narrowing, tokens_all: int, tokens_offered: int
+    packet: Packet, narrowing: Narrowing, tokens_all: int, tokens_offered: int, arms: Mapping[str, str]
 ) -> tuple[PacketEvent, ...]:
     best = narrowing.signals.intents[:1]
     intent = Intent(
@@ -284,6 +291,7 @@ def _facts(
             narrowing=narrowing,
             tokens_all=tokens_all,
             tokens_offered=tokens_offered,
+            arms=dict(arms),
         ),
         ToolsOffered(packet_id=packet.packet_id, tools=offered),
     )

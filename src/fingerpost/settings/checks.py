@@ -11,6 +11,7 @@ from typing import Final
 
 from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
+from fingerpost.settings import rollouts
 from fingerpost.settings.addresses import base_of, is_trustworthy
 from fingerpost.settings.model import GatewaySettings, Settings, SignInSettings
 from fingerpost.settings.problems import KeyPath, dotted
@@ -40,6 +41,8 @@ def flaws(settings: Settings) -> Iterator[Flaw]:
         yield from sign_in_flaws(settings.gateway.sign_in)
     if settings.store.url is not None and (reason := bad_store_url(settings.store.url)) is not None:
         yield Flaw(("store", "url"), reason, STORE_HINT)
+    for index, field, message, fix in rollouts.problems(settings.rollout):
+        yield Flaw(("rollout", index, field), message, fix)
 
 
 def refuse(found: Iterable[Flaw]) -> None:

@@ -13,7 +13,7 @@ from fingerpost.frozen import frozen
 from fingerpost.settings.model import Section, Settings
 
 # Tables whose names the person chooses; they are written in files, not in single variables.
-LISTS_OF_TABLES = ("policy", "tools")
+LISTS_OF_TABLES = ("policy", "tools", "rollout")
 OPEN_TABLES = frozenset({"plans", "profiles", "servers", *LISTS_OF_TABLES})
 
 

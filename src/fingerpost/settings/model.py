@@ -317,6 +317,15 @@ class ToolOverride(Section):
     examples: tuple[str, ...] | None = Field(default=None, description="Requests it is right for")
 
 
+class RolloutSettings(Section):
+    """A changed setting for a share of conversations; both arms are in the figures."""
+
+    name: str = Field(min_length=1, description="What it is called in the figures")
+    setting: str = Field(min_length=1, description="The setting that changes, such as flags.review")
+    value: bool | int | float | str = Field(description="What it is for those conversations")
+    share: float = Field(ge=0, le=1, description="Of conversations: 0.2 is one in five")
+
+
 class OAuthSettings(Section):
     """How to sign in to one server."""
 
@@ -633,4 +642,7 @@ class Settings(Section):
         default_factory=LearningSettings, description="What is learned from use and feedback"
     )
     tools: tuple[ToolOverride, ...] = ()
+    rollout: tuple[RolloutSettings, ...] = Field(
+        default=(), description="Changed settings for a share of conversations"
+    )
     servers: dict[str, ServerSettings] = Field(default_factory=dict)

@@ -11,6 +11,7 @@ from fingerpost.settings.fields import expected, leaves, section_of
 from fingerpost.settings.model import (
     OAuthSettings,
     ProfileSettings,
+    RolloutSettings,
     RuleSettings,
     Section,
     ServerSettings,
@@ -37,6 +38,7 @@ def reference_markdown() -> str:
     parts += ["### `[plans]`", _PLANS]
     parts += ["### `[[policy]]`", _intro(RuleSettings), _open_table(RuleSettings)]
     parts += ["### `[[tools]]`", _intro(ToolOverride), _open_table(ToolOverride)]
+    parts += ["### `[[rollout]]`", _intro(RolloutSettings), _open_table(RolloutSettings)]
     parts += ["### Other names for the same variables", _aliases()]
     return "\n\n".join(parts) + "\n"
 

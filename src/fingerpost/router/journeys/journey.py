@@ -50,6 +50,7 @@ from fingerpost.router.journeys.budget import Budget
 from fingerpost.router.journeys.offers import Offers
 from fingerpost.router.wanted import Asking
 from fingerpost.settings import ProfileSettings, Settings
+from fingerpost.settings.rollouts import assign, resolve
 from fingerpost.store import Store
 
 logger = logging.getLogger("fingerpost.router")
@@ -103,7 +104,9 @@ class Journey:
     ) -> None:
         """`parent` is the journey on whose behalf this one is made, and whose budget it spends."""
         self.house = house
-        self.settings = house.settings
+        unit = asking.get("conversation") or packet.packet_id
+        self.arms = assign(house.settings.rollout, unit) if parent is None else parent.arms
+        self.settings = resolve(house.settings, self.arms)
         self.brought = brought_by(asking, prime=house.pool.name(Role.PRIME))
         self.packet = packet
         self.mode = mode
@@ -112,7 +115,7 @@ class Journey:
         self.profile = house.profiles.get(asking.get("profile") or "")  # to the end as it was at the start
         self.depth = 0 if parent is None else parent.depth + 1
         self.budget = Budget(
-            house.settings.choose,
+            self.settings.choose,
             seconds=asking.get("seconds"),
             tokens=asking.get("tokens"),
             parent=None if parent is None else parent.budget,
@@ -156,7 +159,7 @@ class Journey:
         """Which tools the request may use."""
         self.schedule(SystemTask.INTENT_DETECTION)
         found, facts = await self.house.guide.found(
-            self.house.snapshot(), self.packet, self.asking, model=self._chooser()
+            self.house.snapshot(), self.packet, self.asking, model=self._chooser(), arms=self.arms
         )
         for fact in facts:
             self.tell(fact)
@@ -172,7 +175,12 @@ class Journey:
         used = (step.tool for step in self.packet.tool_routing.worked)
         asking["used"] = (*asking.get("used", ()), *used)
         found, facts = await self.house.guide.found(
-            self.house.snapshot(), self.packet, asking, text=text, model=self._chooser()
+            self.house.snapshot(),
+            self.packet,
+            asking,
+            text=text,
+            model=self._chooser(),
+            arms=self.arms,
         )
         for fact in facts:
             if not isinstance(fact, IntentDetected):  # the request is about what it was about

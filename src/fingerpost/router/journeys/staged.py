@@ -49,6 +49,7 @@ from fingerpost.router.journeys.questions import waits
 from fingerpost.router.journeys.samples import note_outcome
 from fingerpost.router.journeys.writing import conclude, conclude_for_good
 from fingerpost.router.route import Route
+from fingerpost.settings.rollouts import resolve
 
 WIDER = 3  # times as many tools, when nobody was sure
 
@@ -170,7 +171,7 @@ async def _judged(journey: Journey, selection: Selection, card: ToolCard, checke
         opinion,
         narrowing.shortlist if narrowing is not None else Shortlist(),
         calibration=await journey.house.calibration(),
-        settings=await journey.house.settings_for(card),
+        settings=resolve(await journey.house.settings_for(card), journey.arms),
     )
     journey.confidence = confidence
     journey.tell(ConfidenceJudged(packet_id=journey.packet.packet_id, confidence=confidence))

@@ -40,6 +40,7 @@ COMMANDS: Final = {
     "route": Entry("route:route", LOOK, "Show which tools a request would be offered, and why"),
     "why": Entry("why:why", LOOK, "Say why one tool is or is not offered for a request"),
     "learned": Entry("learned:learned", LOOK, "Show what was learned from use and feedback, or forget it"),
+    "insight": Entry("insight:insight", LOOK, "Show figures over time, and both arms of every rollout"),
     "compare": Entry("compare:compare", LOOK, "Show what routing saves for a request: tools, tokens, time"),
     "ask": Entry("ask:ask", ACT, "Answer a request, with a tool where it needs one"),
     "chat": Entry("chat:chat", ACT, "Talk with your tools: answers, approvals, and why"),

@@ -1,5 +1,5 @@
 // Insight: what routing does for its people, in figures over time. What each one means: docs/insight.md.
-import { Chip, Empty, Page, Problem, Skeleton, Table, duration, html, number, useEffect, useLoad, useState } from "../ui.js";
+import { Chip, Empty, Page, Problem, Skeleton, Table, duration, html, number, useEffect, useLoad, useState, visible } from "../ui.js";
 import { Chart, Curve, Lines, RankedBars, StackedBars, momentOf, percent } from "../charts.js";
 import { Learned } from "./learned.js";
 import { linkTo } from "./tools.js";
@@ -38,6 +38,7 @@ function Figures({ figures }) {
     ${asked ? null : html`<${Nothing} />`}
     <${Glance} totals=${totals} before=${before} />
     ${asked ? html`<${Charts} figures=${figures} />` : null}
+    <${Rollouts} arms=${figures.rollouts ?? []} />
     <${NeverUsed} keys=${figures.never_used ?? []} />
   </div>`;
 }
@@ -66,6 +67,7 @@ const GLANCES = [
   ["Cut results", (sum) => sum.truncated_share, percent, "of long results were cut to fit"],
   ["Good estimates", (sum) => sum.good_estimates_share, percent, "of durations foreseen within half"],
   ["Servers chosen", (sum) => sum.server_choices_success, percent, "of choices among servers worked"],
+  ["Official source", (sum) => (sum.exclusive_asked ? sum.exclusive_taken / sum.exclusive_asked : null), percent, "of requests for it took the exclusive tool"],
   ["Approvals", (sum) => sum.approvals_asked, number, "asked for in this time"],
 ];
 
@@ -102,6 +104,36 @@ function Change({ now, then, share }) {
   return html`<span class="glance-change" title="against the equally long time before">
     ${words || "\u00a0"}${words ? html`<span class="unseen"> against the time before</span>` : null}
   </span>`;
+}
+
+// ---- rollouts ------------------------------------------------------------------------------------------
+
+// [label, what it is of an arm's figures]
+const ARM_FIGURES = [
+  ["Requests", (sum) => number(sum.requests)],
+  ["Needed no tool", (sum) => percent(sum.no_tool_share)],
+  ["Answered", (sum) => number(sum.outcomes.answered ?? 0)],
+  ["Failed requests", (sum) => number(sum.outcomes.failed ?? 0)],
+  ["Failed calls", (sum) => percent(sum.failed_share)],
+  ["Recovered by a fallback", (sum) => percent(sum.recovered_share)],
+  ["Tokens read", (sum) => number(sum.prompt_tokens)],
+  ["Tokens written", (sum) => number(sum.completion_tokens)],
+  ["Median time", (sum) => duration(sum.stages.whole?.p50 ?? null)],
+  ["Official source taken", (sum) => `${number(sum.exclusive_taken)} of ${number(sum.exclusive_asked)}`],
+];
+
+function Rollouts({ arms }) {
+  const names = [...new Set(arms.map((one) => one.rollout))];
+  return names.map((name) => {
+    const both = arms.filter((one) => one.rollout === name);
+    return html`<section key=${name}>
+      <h2 dir="auto">Rollout ${visible(name)}</h2>
+      <table class="table">
+        <thead><tr><th scope="col">Figure</th>${both.map((one) => html`<th scope="col" key=${one.arm}>${visible(one.arm)}</th>`)}</tr></thead>
+        <tbody>${ARM_FIGURES.map(([label, tell]) => html`<tr key=${label}><th scope="row">${label}</th>${both.map((one) => html`<td key=${one.arm}>${tell(one.figures)}</td>`)}</tr>`)}</tbody>
+      </table>
+    </section>`;
+  });
 }
 
 // ---- over time -----------------------------------------------------------------------------------------
