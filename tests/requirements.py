@@ -55,17 +55,11 @@ REQUIREMENTS: dict[str, Requirement] = {
     "A7": Requirement("A lite and a prime model, each standing in for the other"),
     "A8": Requirement("ai.read, ai.write, ai.execute and embedding.query work through MCP"),
     "A9": Requirement("Write and execute tools dry-run until two switches allow them"),
-    "A10": Requirement(
-        "The result is injected into the packet; the final answer uses it",
-        "`tool_result` has no parameters, type and source per call (issue 20: 19)",
-    ),
+    "A10": Requirement("The result is injected into the packet; the final answer uses it"),
     "A11": Requirement("Reinjection is counted and capped; at the cap the packet is answered"),
     "A12": Requirement("Selection, review, decision and execution are reflected and audited"),
     "A13": Requirement("The settings block tool_routing with its seven values; off, no model is sent a tool"),
-    "A14": Requirement(
-        "The ten system tasks exist on the packet",
-        "Research, Refine, Stream and TriggerAction are never scheduled (issue 20: 19)",
-    ),
+    "A14": Requirement("The ten system tasks exist on the packet and are scheduled where they happen"),
     "A15": Requirement(
         "Invented tool syntax never reaches the user",
         "syntax of unknown tools leaks in several forms or leaves an empty answer (issue 20: 14)",
@@ -83,12 +77,10 @@ REQUIREMENTS: dict[str, Requirement] = {
     "A19": Requirement(
         "The selection prompt shows parameter examples and which tools need approval; reviews are "
         "short; a selection without confidence counts 0.5; a plan says whether it only reads",
-        "issue 20: 26",
     ),
     "A20": Requirement(
         "The result on the packet says tool, parameters, type and source; sketchpad entries carry a "
         "content type; invented calls that were removed are counted",
-        "issue 20: 26",
     ),
     # B. Tools and instructions
     "B1": Requirement("Definitions and instructions come from one tool record"),

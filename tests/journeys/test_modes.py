@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
-from fingerpost.events import BudgetReached, IntentDetected
+from fingerpost import Agent
+from fingerpost.events import BudgetReached, IntentDetected, PlanNoted, TaskScheduled
+from fingerpost.insight import Ledger
 from fingerpost.llm import ModelReply, ModelRequest
-from fingerpost.records import RouteOutcome
+from fingerpost.records import Packet, RouteOutcome
+from fingerpost.records.codec import from_plain, to_plain
 from fingerpost.testing import ScriptedModel, calls, tool_server
-from tests.journeys.world import house, review, select
+from tests.journeys.world import house, playing, review, select
 from tests.requirements import proves
 
 MODES = ("staged", "single", "simple", "react")
@@ -236,3 +239,98 @@ async def test_at_the_cap_a_model_without_words_is_answered_for_with_what_was_fo
     assert "the 2 rounds of tools" in route.answer
     assert "Asia/Seoul" in route.answer
     assert any(isinstance(event, BudgetReached) for event in route.events)
+
+
+NOTE = {
+    "name": "write_note",
+    "description": "Write a note about the time",
+    "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+    "annotations": {"readOnlyHint": False},
+}
+ALLOW = [{"verdict": "allow", "tool": "time/*"}]
+BOTH = "Get the current time in Tokyo and write a note about it"
+
+
+@proves("A10", "A20")
+@pytest.mark.parametrize("mode", ["simple", "staged"])
+async def test_the_packet_holds_each_result_with_its_tool_parameters_type_and_source(
+    tmp_path: Path, mode: str
+) -> None:
+    clock = tool_server("time", [CLOCK])
+    secret = "sk-abcdefghijklmnopqrstuvwxyz0123456789"
+    zones = [("time__get_current_time", {"timezone": zone}) for zone in ("Asia/Tokyo", secret)]
+    async with house(tmp_path, [clock.spec()], wants(*zones, answer="Noon.")) as router:
+        route = await router.route(TIME, mode=mode)
+        packet = from_plain(Packet, to_plain(route.packet))
+    results = [field for field in packet.content.data_fields if field.key == "tool_result"]
+    assert len(results) == len(packet.tool_routing.steps) == 3
+    first: Any = results[0].value
+    assert (results[0].type, results[0].source) == ("tool_execution_result", "time")
+    assert (first["tool"], first["parameters"], first["success"]) == ("time/get_current_time", TOKYO, True)
+    assert first["content_type"] == "json"
+    assert secret not in str(to_plain(packet.content))
+    (latest,) = (note for note in packet.reasoning.sketchpad if note.key == "latest_tool_result")
+    assert latest.content_type == "tool_output"
+    assert "Asia/Tokyo" in latest.text
+
+
+@proves("A14")
+async def test_research_action_refine_and_stream_are_scheduled_where_they_happen(tmp_path: Path) -> None:
+    server = tool_server("time", [CLOCK, NOTE])
+    read, write = ("time__get_current_time", TOKYO), ("time__write_note", {"text": "noon"})
+    model = ScriptedModel([calls(("time__get_current_time", {})), calls(read), calls(write), "Noted: noon."])
+    async with house(tmp_path, [server.spec()], model, policy=ALLOW) as router:
+        route = await router.route(BOTH, mode="simple", on_text=lambda _: None)
+    tasks = [event.next_task for event in route.events if isinstance(event, TaskScheduled)]
+    assert [task.value for task in tasks if task is not None] == [
+        *("IntentDetection", "ToolRouting", "Stream", "ToolExecution", "Research"),
+        *("Refine", "ToolRouting", "Stream", "ToolExecution", "Research"),
+        *("ToolRouting", "Stream", "ToolExecution", "TriggerAction"),
+        *("GenerateDraft", "Stream"),
+    ]
+
+
+@proves("A19")
+async def test_the_selecting_model_is_shown_examples_and_which_tools_need_approval(tmp_path: Path) -> None:
+    server = tool_server("time", [CLOCK, NOTE])
+    unsure = json.dumps({"tool": "time__get_current_time", "arguments": TOKYO, "reasoning": "it tells it"})
+    model = playing(selection=[unsure], review=[review()], answer=["Noon, says get_current_time."])
+    async with house(tmp_path, [server.spec()], model) as router:
+        route = await router.route(BOTH)
+    selection, reviewing, _ = model.asked
+    lines = {
+        line.split('"')[3]: line for line in selection.messages[-1].text.splitlines() if '"does"' in line
+    }
+    assert '"example_arguments": {"timezone": "Asia/Tokyo"}' in lines["time__get_current_time"]
+    assert "approval" not in lines["time__get_current_time"]
+    assert '"note": "requires a person\'s approval"' in lines["time__write_note"]
+    assert reviewing.max_tokens is not None and reviewing.max_tokens <= 200
+    selected = route.packet.tool_routing.selected_tool
+    assert selected is not None
+    assert (selected.confidence, selected.read_only) == (0.5, True)
+
+
+@proves("A19")
+async def test_the_plan_says_whether_it_is_read_only(tmp_path: Path) -> None:
+    server = tool_server("time", [CLOCK, NOTE])
+    first = select("time__get_current_time", TOKYO, remaining="write it down")
+    second = select("time__write_note", {"text": "noon"})
+    model = playing(selection=[first, second], review=[review()] * 2, answer=["Done with write_note."])
+    async with house(tmp_path, [server.spec()], model, policy=ALLOW) as router:
+        route = await router.route(BOTH)
+    plans = [event for event in route.events if isinstance(event, PlanNoted)]
+    assert [(plan.remaining, plan.read_only) for plan in plans] == [("write it down", True), ("", False)]
+
+
+@proves("A20", "A15")
+async def test_how_many_invented_calls_were_taken_out_is_a_figure(tmp_path: Path) -> None:
+    invented = "<|Start of Memory Helper Tool Call|>recall(lucky number)<|End of Memory Helper Tool Call|>"
+    model = ScriptedModel([invented, "Hi."])
+    async with house(tmp_path, [tool_server("time", [CLOCK]).spec()], model) as router:
+        agent = Agent(router)
+        await agent.ask("Hello there!")
+        await router.store.journal.flush()
+        async with Ledger.open(router.store, router.live) as ledger:
+            figures = await ledger.figures(hours=1)
+    assert agent.stats().invented_calls == 1
+    assert figures.totals.syntax_stopped == 1

@@ -85,6 +85,7 @@ async def test_a_question_is_answered_from_a_tool_and_names_it(tmp_path: Path) -
         task_scheduled: processing, next Decision
         execution_status_changed: approved: the review approves, at 0.92; 0.70 is enough
         task_scheduled: processing, next ToolExecution
+        task_scheduled: processing, next Research
         call_received: time/get_current_time was asked for
         call_prepared: time/get_current_time, 0 repairs
         call_ruled: time/get_current_time: allow (it only reads; default for read)
@@ -172,6 +173,7 @@ async def test_a_write_waits_for_a_person_and_goes_on_after_a_restart(tmp_path: 
             """
             approval_decided: apr_… approved by dana
             task_scheduled: processing, next ToolExecution
+            task_scheduled: processing, next TriggerAction
             call_received: files/write_file was asked for
             call_prepared: files/write_file, 0 repairs
             call_ruled: files/write_file: ask (it may destroy something, and no rule allows it; default for destroy)

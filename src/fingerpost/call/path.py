@@ -25,6 +25,7 @@ from fingerpost.call.hiding import hidden_tools
 from fingerpost.call.making import Checked, call_of, check, edited_call, prepared
 from fingerpost.call.names import NotFound, absent, resolve
 from fingerpost.call.outcomes import Endings
+from fingerpost.call.paths import Placement
 from fingerpost.call.policy import Policy, doubted, permit
 from fingerpost.call.progress import Progress
 from fingerpost.call.rounds import Rounds
@@ -304,6 +305,11 @@ class CallPath:
         outcome = endings.infeasible(call, fault)
         self._refuse(endings.context, outcome)
         return outcome
+
+    def asks_approval(self, card: ToolCard, context: CallContext) -> bool:
+        """Whether a call of this tool waits for a person, as far as that is known without its arguments."""
+        ruling = self._policy.decide(call_of(card, {}, ()), context, Placement.NONE)
+        return ruling.verdict is Verdict.ASK
 
     # -- permission ---------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from fingerpost.llm.tool_calls import read_arguments
 from fingerpost.records import Chosen, Json, JsonObject, Selection
 
 MOST_ALTERNATIVES: Final = 3
+UNSAID_CONFIDENCE: Final = 0.5  # of a selection that does not say how sure it is
 LONGEST_REASONING: Final = 1_000
 LONGEST_REMAINING: Final = 500
 _ALTERNATIVES_READ: Final = 20
@@ -100,7 +101,7 @@ def _chosen(fields: Mapping[str, Json], offered: Offered) -> Chosen | Unusable:
             alternatives=_alternatives(fields.get("alternatives"), offered),
             reasoning=reasoning,
         )
-    selection = _selection(named, fields, offered)
+    selection = _selection(named, fields, offered, unsaid=UNSAID_CONFIDENCE)
     if isinstance(selection, Unusable):
         return selection
     others = _alternatives(fields.get("alternatives"), offered, but=selection.tool)
@@ -108,7 +109,9 @@ def _chosen(fields: Mapping[str, Json], offered: Offered) -> Chosen | Unusable:
     return Chosen(selection=selection, alternatives=others, reasoning=reasoning, remaining=remaining)
 
 
-def _selection(named: Json, fields: Mapping[str, Json], offered: Offered) -> Selection | Unusable:
+def _selection(
+    named: Json, fields: Mapping[str, Json], offered: Offered, *, unsaid: float = 0.0
+) -> Selection | Unusable:
     if not isinstance(named, str):
         return Unusable(problem=_NO_NAME)
     card = offered.find(named)
@@ -121,8 +124,14 @@ def _selection(named: Json, fields: Mapping[str, Json], offered: Offered) -> Sel
         tool=card.key,
         arguments=arguments,
         reasoning=line_of(_first(fields, _REASONING), LONGEST_REASONING),
-        confidence=confidence_in(fields.get("confidence")) or 0.0,
+        confidence=_claimed(fields, unsaid=unsaid),
     )
+
+
+def _claimed(fields: Mapping[str, Json], *, unsaid: float) -> float:
+    """How sure the model says it is: `unsaid` where it does not say, nothing where it cannot be read."""
+    said = fields.get("confidence")
+    return unsaid if said is None else confidence_in(said) or 0.0
 
 
 def _arguments(written: Json) -> dict[str, Json] | str:

@@ -8,7 +8,7 @@ distrusted (`chosen`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from fingerpost.catalog import list_place
@@ -31,8 +31,9 @@ Rules:
 1. Choose one of the tools listed below, by its exact name. "tool" is null when none of them fits, when \
 the request needs none, or when the conversation or earlier results already hold the answer.
 2. Take every argument from the request, the conversation or earlier results. Never make one up: leave \
-out what nobody said.
-3. Take a tool that changes or destroys something only where the person asks for exactly that.
+out what nobody said. "example_arguments" show the form of values; they are not the values to use.
+3. Take a tool that changes or destroys something only where the person asks for exactly that. One that \
+requires approval runs only after a person has looked at the call.
 4. "confidence" is the probability that this tool with these arguments is right, from 0 to 1.
 5. "alternatives" are up to three other tools that could be meant, best first.
 6. "remaining" says in a few words what is left to do after this call; "" when nothing is.
@@ -51,9 +52,13 @@ def selection_request(
     *,
     instructions: str = "",
     history: Sequence[Message] | None = None,
+    asking: Collection[str] = (),
 ) -> ModelRequest:
-    """The question. `history` stands in for the packet's own, where that was too long to be told."""
-    tools = f"Tools, one on each line:\n{tools_told(cards)}"
+    """The question. `history` stands in for the packet's own, where that was too long to be told.
+
+    `asking` are the keys of the tools that run only after a person's approval.
+    """
+    tools = f"Tools, one on each line:\n{tools_told(cards, asking=asking)}"
     said = packet.context.history if history is None else history
     about = (conversation_told(said), instructions.strip(), tools)
     told = (*about, request_told(packet), steps_told(packet), _ASK)
@@ -77,6 +82,7 @@ async def select(
     *,
     instructions: str = "",
     history: Sequence[Message] | None = None,
+    asking: Collection[str] = (),
 ) -> Chosen:
     """What the model chooses among `cards`, or why nothing usable came after a second try.
 
@@ -85,7 +91,9 @@ async def select(
     if not cards:
         return Chosen(selection=None, problem="no tool was offered")
     offered = Offered(cards)
-    request = selection_request(packet, cards, settings, instructions=instructions, history=history)
+    request = selection_request(
+        packet, cards, settings, instructions=instructions, history=history, asking=asking
+    )
     found = await understood(ask, request, lambda reply: read_chosen(reply, offered))
     return Chosen(selection=None, problem=found.problem) if isinstance(found, Unusable) else found
 

@@ -8,7 +8,7 @@ stand as escapes. The same things are told in the same bytes.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from fingerpost.catalog import list_place
@@ -35,18 +35,23 @@ def line(value: Json) -> str:
     return visible_json(json.dumps(value, ensure_ascii=False, separators=(", ", ": ")))
 
 
-def tools_told(cards: Iterable[ToolCard]) -> str:
-    """One line for each tool, in the order of lists."""
-    return "\n".join(tool_told(card) for card in sorted(cards, key=lambda card: list_place(card.key)))
+def tools_told(cards: Iterable[ToolCard], *, asking: Collection[str] = ()) -> str:
+    """One line for each tool, in the order of lists; `asking` are the keys of those that need approval."""
+    ordered = sorted(cards, key=lambda card: list_place(card.key))
+    return "\n".join(tool_told(card, needs_approval=card.key in asking) for card in ordered)
 
 
-def tool_told(card: ToolCard) -> str:
+def tool_told(card: ToolCard, *, needs_approval: bool = False) -> str:
     told: dict[str, Json] = {
         "tool": card.exposed_name,
         "does": cut(" ".join(card.description[: 10 * LONGEST_DESCRIPTION].split()), LONGEST_DESCRIPTION),
         "effect": card.effect.value.value,
         "parameters": _parameters(card.definition.get("inputSchema")),
     }
+    if examples := card.intelligence.parameters.examples:
+        told["example_arguments"] = _shortened(examples, words=True, depth=_DEEPEST)
+    if needs_approval:
+        told["note"] = "requires a person's approval"
     return line(told)
 
 

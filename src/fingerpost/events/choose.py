@@ -87,6 +87,7 @@ class PlanNoted(PacketEvent):
     """What is still to be done after the tool at hand."""
 
     remaining: str
+    read_only: bool | None = None  # whether the tool at hand changes nothing; None: not known
 
     def apply(self, packet: Packet) -> Packet:
         packet = packet.with_note(SketchpadEntry(key="remaining", text=self.remaining))

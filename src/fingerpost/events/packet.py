@@ -179,10 +179,16 @@ class ToolResultInjected(PacketEvent):
         steps = packet.tool_routing.steps + (() if self.step is None else (self.step,))
         routing = replace(packet.tool_routing, execution_result=self.result, steps=steps)
         packet = replace(packet, tool_routing=routing)
-        value: Json = to_plain(self.result)
-        packet = packet.with_data(DataField(key="tool_result", value=value, source="tool"))
-        text = self.result.error if self.result.error is not None else str(self.result.output)
-        packet = packet.with_note(SketchpadEntry(key="latest_tool_result", text=text))
+        result = self.result
+        if not result.tool and self.step is not None:  # as older versions wrote it
+            result = replace(result, tool=self.step.tool, parameters=self.step.arguments)
+        value: Json = to_plain(result)
+        source = result.tool.partition("/")[0] or None
+        entry = DataField(key="tool_result", value=value, source=source, type="tool_execution_result")
+        packet = packet.with_tool_result(entry)
+        text = result.error if result.error is not None else str(result.output)
+        note = SketchpadEntry(key="latest_tool_result", text=text, content_type="tool_output")
+        packet = packet.with_note(note)
         return self.reflect(packet, "execution", self.summary())
 
     def summary(self) -> str:

@@ -132,11 +132,12 @@ class Context:
 
 @frozen
 class DataField:
-    """A named value that belongs to the request, such as `tool_result`."""
+    """A named value that belongs to the request. There is one `tool_result` for each call."""
 
     key: str
     value: Json
-    source: str | None = None
+    source: str | None = None  # of a tool's result: the server that answered; of an answer: the model
+    type: str | None = None  # such as `tool_execution_result`
 
     def __post_init__(self) -> None:
         if (reason := check_json(self.value)) is not None:
@@ -168,6 +169,7 @@ class SketchpadEntry:
 
     key: str
     text: str
+    content_type: str = "text"  # "tool_output" where a tool wrote it
 
 
 @frozen
@@ -194,6 +196,7 @@ class Selection:
     arguments: JsonObject = field(default_factory=dict[str, Json])
     reasoning: str = ""
     confidence: float = 0.0
+    read_only: bool | None = None  # whether the call changes nothing; None: not known (yet)
 
 
 @frozen
@@ -214,6 +217,9 @@ class ToolResult:
     output: Json = None
     error: str | None = None
     milliseconds: int = 0
+    tool: str = ""  # the key of the tool that answered
+    parameters: JsonObject = field(default_factory=dict[str, Json])
+    content_type: str = "text"  # of the output: "text", "json", "table", …
 
 
 @frozen
@@ -305,6 +311,11 @@ class Packet:
         """The packet with one data field added, replacing one of the same key."""
         kept = tuple(old for old in self.content.data_fields if old.key != entry.key)
         return replace(self, content=replace(self.content, data_fields=(*kept, entry)))
+
+    def with_tool_result(self, entry: DataField) -> Packet:
+        """The packet with the result of one more call; those of earlier calls stay."""
+        fields = (*self.content.data_fields, entry)
+        return replace(self, content=replace(self.content, data_fields=fields))
 
     def with_note(self, entry: SketchpadEntry) -> Packet:
         """The packet with one sketchpad entry added, replacing one of the same key."""

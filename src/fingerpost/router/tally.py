@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from threading import Lock
 
-from fingerpost.events import CallFinished, Event, RequestNarrowed, SmartRoutingEnd
+from fingerpost.events import CallFinished, Event, RequestNarrowed, SmartRoutingEnd, SyntaxStopped
 from fingerpost.frozen import frozen
 from fingerpost.records import Narrowing, RouteOutcome
 
@@ -26,6 +26,7 @@ class AgentStats:
     tokens_saved: int = 0  # by leaving servers out
     tool_calls: int = 0
     tool_failures: int = 0
+    invented_calls: int = 0  # tool syntax a model made up in an answer, which was taken out
 
 
 @dataclass(slots=True)
@@ -42,6 +43,7 @@ class _Sums:
     tokens_saved: int = 0
     calls: int = 0
     failed_calls: int = 0
+    invented: int = 0
 
 
 _WAITING = (RouteOutcome.WAITING, RouteOutcome.ASKED)
@@ -87,6 +89,8 @@ class Tally:
             elif isinstance(event, CallFinished):
                 sums.calls += 1
                 sums.failed_calls += not event.success
+            elif isinstance(event, SyntaxStopped):
+                sums.invented += event.count
 
     def _take_narrowing(self, narrowing: Narrowing) -> None:
         sums, shortlist, servers = self._sums, narrowing.shortlist, narrowing.servers
@@ -110,6 +114,7 @@ class Tally:
                 tokens_saved=sums.tokens_saved,
                 tool_calls=sums.calls,
                 tool_failures=sums.failed_calls,
+                invented_calls=sums.invented,
             )
 
 

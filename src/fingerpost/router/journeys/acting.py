@@ -41,12 +41,34 @@ def selected(journey: Journey, chosen: Selection, *, alternatives: Sequence[Sele
     journey.tell(
         ToolSelected(
             packet_id=journey.packet.packet_id,
-            selection=chosen,
-            alternatives=tuple(alternatives),
-            beside=tuple(beside),
+            selection=_planned(journey, chosen),
+            alternatives=tuple(_planned(journey, one) for one in alternatives),
+            beside=tuple(_planned(journey, one) for one in beside),
         )
     )
     status(journey, ExecutionStatus.PENDING)
+
+
+def _planned(journey: Journey, chosen: Selection) -> Selection:
+    """The selection with whether it only reads, as far as its tool is known."""
+    effect = effect_of(journey, wish_of(chosen))
+    return chosen if effect is None else replace(chosen, read_only=effect is Effect.READ)
+
+
+def effect_of(journey: Journey, wish: ToolCall) -> Effect | None:
+    """What the call would do to the world; None where its tool is not known."""
+    card = journey.house.snapshot().find(wish.name)
+    return None if card is None else _effect(card, wish)
+
+
+def schedule_calls(journey: Journey, wishes: Sequence[ToolCall]) -> None:
+    """The calls are next: as research where they only read, as an action where they change something."""
+    journey.schedule(SystemTask.TOOL_EXECUTION)
+    reads = {effect_of(journey, wish) is Effect.READ for wish in wishes}
+    if True in reads:
+        journey.schedule(SystemTask.RESEARCH)
+    if False in reads:
+        journey.schedule(SystemTask.TRIGGER_ACTION)
 
 
 def status(journey: Journey, now: ExecutionStatus, reason: str = "") -> None:
@@ -55,8 +77,8 @@ def status(journey: Journey, now: ExecutionStatus, reason: str = "") -> None:
 
 async def call(journey: Journey, chosen: Selection, *, doubt: str = "") -> Outcome:
     """Run one call, as far as the rules and a person allow."""
-    journey.schedule(SystemTask.TOOL_EXECUTION)
     wish = wish_of(chosen)
+    schedule_calls(journey, (wish,))
     context = context_of(journey, wish, tokens_left=room(journey))
     outcome = await journey.house.calls.call(wish, replace(context, doubt=doubt or context.doubt))
     return await summarised(journey, understood(outcome))
@@ -64,7 +86,7 @@ async def call(journey: Journey, chosen: Selection, *, doubt: str = "") -> Outco
 
 async def call_all(journey: Journey, wishes: Sequence[ToolCall]) -> tuple[Outcome, ...]:
     """Independent calls, side by side."""
-    journey.schedule(SystemTask.TOOL_EXECUTION)
+    schedule_calls(journey, wishes)
     tokens_left = room(journey)
     contexts = [context_of(journey, wish, tokens_left=tokens_left) for wish in wishes]
     outcomes = await journey.house.calls.call_many(list(zip(wishes, contexts, strict=True)))
@@ -100,6 +122,12 @@ async def summarised(journey: Journey, outcome: Outcome) -> Outcome:
         dropped = ("all but a summary",)
         short = replace(cut, text=text, content_type="text", tokens=count_tokens(text), dropped=dropped)
     return replace(outcome, content=short.text, content_type=short.content_type, digest=short)
+
+
+def asking_approval(journey: Journey, cards: Sequence[ToolCard]) -> frozenset[str]:
+    """The keys of the tools whose calls wait for a person's approval."""
+    context = context_of(journey, ToolCall(name="", arguments={}), tokens_left=None)
+    return frozenset(card.key for card in cards if journey.house.calls.asks_approval(card, context))
 
 
 def wish_of(chosen: Selection) -> ToolCall:
@@ -171,6 +199,9 @@ def inject(journey: Journey, chosen: Selection, outcome: Outcome) -> None:
                 output=outcome.content if outcome.success else None,
                 error=None if outcome.success else outcome.content,
                 milliseconds=round(tried),
+                tool=outcome.tool or chosen.tool,
+                parameters=chosen.arguments,
+                content_type=outcome.content_type,
             ),
             step=Step(
                 tool=outcome.tool or chosen.tool,
@@ -201,7 +232,7 @@ def inject_problem(journey: Journey, chosen: Selection, error: ErrorKind, proble
     journey.tell(
         ToolResultInjected(
             packet_id=journey.packet.packet_id,
-            result=ToolResult(success=False, error=problem),
+            result=ToolResult(success=False, error=problem, tool=chosen.tool, parameters=chosen.arguments),
             step=Step(
                 tool=chosen.tool,
                 arguments=chosen.arguments,
@@ -212,6 +243,12 @@ def inject_problem(journey: Journey, chosen: Selection, error: ErrorKind, proble
             ),
         )
     )
+
+
+def is_to_be_refined(journey: Journey) -> bool:
+    """Whether the latest call could not be made with its arguments, so that the model writes them again."""
+    steps = journey.packet.tool_routing.steps
+    return bool(steps) and steps[-1].error == ErrorKind.INVALID_PARAMETERS.value
 
 
 def reinject(journey: Journey) -> bool:

@@ -21,6 +21,7 @@ from fingerpost.records import (
     Mode,
     Outcome,
     Selection,
+    SystemTask,
     ToolCall,
     ToolCard,
 )
@@ -106,9 +107,17 @@ def is_final(journey: Journey, cards: Sequence[ToolCard]) -> bool:
     return decided or insists or not journey.can_call or not cards
 
 
+def schedule_turn(journey: Journey, *, final: bool, note: str) -> None:
+    """A turn of the model is next: to correct its last reply or arguments, to choose tools, or to answer."""
+    if note or acting.is_to_be_refined(journey):
+        journey.schedule(SystemTask.REFINE)
+    journey.schedule(SystemTask.GENERATE_DRAFT if final else SystemTask.TOOL_ROUTING)
+
+
 async def _decide(
     journey: Journey, cards: tuple[ToolCard, ...], *, final: bool, note: str
 ) -> tuple[Written, Turn]:
+    schedule_turn(journey, final=final, note=note)
     native = await journey.takes_tools()
     told = await brief(journey, cards, apart=not native)
     thinks = journey.mode is Mode.REACT

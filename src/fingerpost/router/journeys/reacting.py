@@ -10,7 +10,7 @@ from fingerpost.events import ReplyRejected, ThoughtNoted
 from fingerpost.llm import ModelReply, Role
 from fingerpost.records import ToolCard
 from fingerpost.router.journeys import acting, agents, endings
-from fingerpost.router.journeys.agents import is_final, offer, run_calls
+from fingerpost.router.journeys.agents import is_final, offer, run_calls, schedule_turn
 from fingerpost.router.journeys.briefing import brief, guides
 from fingerpost.router.journeys.journey import Journey
 from fingerpost.router.journeys.writing import (
@@ -66,6 +66,7 @@ async def take_turns(journey: Journey) -> Route:
 async def _think(
     journey: Journey, cards: tuple[ToolCard, ...], *, last: bool, note: str
 ) -> tuple[ModelReply, ReactTurn]:
+    schedule_turn(journey, final=last, note=note)
     told = await brief(journey, cards, apart=True)
     number = journey.packet.tool_routing.reinjection_count + 1
     request = react_request(

@@ -35,7 +35,6 @@ from fingerpost.records import (
     RouteOutcome,
     Scope,
     Selection,
-    SystemTask,
     ToolCall,
 )
 from fingerpost.router.journeys import acting, agents, endings, keyless, reacting, staged
@@ -145,8 +144,8 @@ async def answered(journey: Journey, question: Question, answer: str) -> Route:
     asked, said = question.call, answer_of(question.call.schema, answer)
     if said is None:
         return endings.asked(journey, question)
-    journey.schedule(SystemTask.TOOL_EXECUTION)
     wish = ToolCall(name=question.tool, arguments=asked.arguments)
+    acting.schedule_calls(journey, (wish,))
     context = acting.context_of(journey, wish, tokens_left=acting.room(journey))
     context = replace(context, call_id=asked.call_id)  # one trace from the question to the answer
     told: JsonObject = {asked.name: {"action": "accept", "content": said}}
@@ -164,8 +163,9 @@ async def answered(journey: Journey, question: Question, answer: str) -> Route:
 
 async def _carry_out(journey: Journey, pending: Pending) -> Route | None:
     """Do what was decided about one call. A route where it has to wait once more."""
-    journey.schedule(SystemTask.TOOL_EXECUTION)
     wish = ToolCall(name=pending.tool, arguments=pending.arguments)
+    if pending.decision is Decision.APPROVED:
+        acting.schedule_calls(journey, (wish,))
     context = acting.context_of(journey, wish, tokens_left=acting.room(journey))
     outcome = understood(await journey.house.calls.resume(pending.pending_id, context))
     arguments = pending.arguments if pending.edited_arguments is None else pending.edited_arguments

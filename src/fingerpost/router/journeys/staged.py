@@ -117,6 +117,8 @@ _FINAL = (ErrorKind.CANCELLED, ErrorKind.DENIED)
 
 async def selected(journey: Journey, cards: tuple[ToolCard, ...]) -> Chosen:
     """What the selecting model takes of these tools."""
+    if acting.is_to_be_refined(journey):
+        journey.schedule(SystemTask.REFINE)
     journey.schedule(SystemTask.TOOL_ROUTING)
     history = (*await history_for(journey), *behind(journey))
     about = (await guides(journey, cards), beside(journey.brought), guidance(journey))
@@ -127,6 +129,7 @@ async def selected(journey: Journey, cards: tuple[ToolCard, ...]) -> Chosen:
         journey.settings.tool_routing,
         instructions="\n\n".join(part for part in about if part),
         history=history,
+        asking=acting.asking_approval(journey, cards),
     )
     if chosen.problem:
         journey.tell(
@@ -153,7 +156,11 @@ async def consider(journey: Journey, chosen: Chosen, cards: tuple[ToolCard, ...]
         return Next.AGAIN if await _widen_servers(journey) else Next.ANSWER
     acting.selected(journey, selection, alternatives=chosen.alternatives)
     if chosen.remaining or _remaining(journey):
-        journey.tell(PlanNoted(packet_id=journey.packet.packet_id, remaining=chosen.remaining))
+        planned = journey.packet.tool_routing.selected_tool
+        reads = None if planned is None else planned.read_only
+        journey.tell(
+            PlanNoted(packet_id=journey.packet.packet_id, remaining=chosen.remaining, read_only=reads)
+        )
     checked = journey.house.calls.check(acting.wish_of(selection))
     card = next((card for card in cards if card.key == checked.tool), None)
     if checked.problem or card is None:

@@ -124,6 +124,7 @@ async def _draft(journey: Journey) -> Route | Written:
     try:
         written = await _answer(journey, request, native=native)
         if _held_syntax_alone(written):
+            journey.schedule(SystemTask.REFINE)
             again = replace(request, messages=(*request.messages, _plainly()))
             written = await _answer(journey, again, native=native)
     except ModelError as error:
@@ -157,6 +158,7 @@ def is_in_shape(journey: Journey, request: ModelRequest) -> bool:
 async def spoken(journey: Journey, request: ModelRequest, written: Written) -> Written:
     """The answer out of a turn in a shape of ours; once more in the caller's, where they asked for one."""
     if request.schema is not None and journey.brought.is_shaped:
+        journey.schedule(SystemTask.REFINE)
         messages = (*request.messages, Message(role="user", text=IN_SHAPE))
         return await write(journey, replace(request, schema=None, messages=messages))
     journey.say(written.text)
@@ -219,6 +221,7 @@ async def write(
     """Have the prime model write, with the guard between it and everybody else."""
     if quiet or not journey.streams:
         return await cleaned(journey, await journey.asks(Role.PRIME, purpose)(request))
+    journey.schedule(SystemTask.STREAM)
     stream = _stream_guard(journey) if _is_guarded(journey) else None
     shown: list[str] = []
     say = Trimmed(journey.say)

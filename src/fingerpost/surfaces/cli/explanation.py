@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 LONGEST: Final = 300
 AXIS_WIDTH: Final = 40
+_READS: Final = {True: " (it only reads)", False: " (it changes something)", None: ""}
 _COLOURS: Final = {"narrow": "green", "model": "cyan", "tool": "magenta"}
 _SHADES: Final = {"narrow": "▒", "model": "█", "tool": "▓"}
 
@@ -83,7 +84,7 @@ def _(event: ToolSelected) -> Iterator[Line]:
         return
     for chosen in (event.selection, *event.beside):
         why = f": {chosen.reasoning}" if chosen.reasoning else ""
-        yield "chose", f"{_selection(chosen)}{why}", "bold"
+        yield "chose", f"{_selection(chosen)}{why}{_READS[chosen.read_only]}", "bold"
     for other in event.alternatives:
         yield "or", _selection(other), "dim"
 
