@@ -92,6 +92,21 @@ def test_a_person_at_the_terminal_is_asked_and_their_yes_runs_the_call(person: P
     assert (folder / "new.md").exists()
 
 
+def test_under_one_key_a_call_of_two_processes_runs_once(person: Person) -> None:
+    folder = has_files(person)
+    path = folder / "new.md"
+    arguments = ("call", "files/write_file", f"path={path}", "content=hello", "--idempotency-key", "k1")
+    assert person.runs(*arguments, "--yes").returncode == 0
+    path.unlink()
+    again = person.runs(*arguments)  # nobody is asked: nothing runs
+    assert again.returncode == 0, again.stderr
+    assert "not run again: this is the result of cal_" in again.stderr
+    assert not path.exists()
+    other = person.runs(*arguments[:3], "content=other", *arguments[4:])
+    assert other.returncode == 1
+    assert "was used" in other.stderr
+
+
 def test_a_dry_run_shows_what_would_happen(person: Person) -> None:
     folder = has_files(person)
     done = person.runs(

@@ -101,6 +101,7 @@ class Approvals:
             packet_id=context.packet_id,
             caller=context.caller,
             asker=context.asker,
+            idempotency_key=context.idempotency_key,
         )
         waiting = await self._store.approvals.ask(asked, now=now)
         if waiting.pending_id == asked.pending_id:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from fingerpost.call.execution.failure import facts, fault_of, parameter_errors
@@ -133,6 +134,43 @@ class Endings:
         """It was approved and begun, and the process died under it."""
         content = f"{pending.tool} was begun and never answered; whether it took effect is unknown"
         return self.failure(pending.tool, ErrorKind.UNKNOWN, content)
+
+    def bad_key(self, problem: str) -> Outcome:
+        return self.failure(self.wish.name, ErrorKind.INVALID_PARAMETERS, f"{problem}; nothing was run")
+
+    def key_of_another_call(self, tool: str, at: datetime) -> Outcome:
+        """The idempotency key was given for another tool, or with other arguments."""
+        content = (
+            f"this idempotency key was used at {at:%Y-%m-%d %H:%M:%S} UTC for a call of {tool} with other "
+            "arguments, or for another tool; nothing was run"
+        )
+        fix = "Give each call a key of its own, and the same key only to the very same call."
+        return self.failure(self.wish.name, ErrorKind.INVALID_PARAMETERS, content, fix=fix)
+
+    def key_without_end(self, call: Call, at: datetime, *, running: bool) -> Outcome:
+        """The first call under this key has no known outcome."""
+        how = (
+            "has not ended yet, or was interrupted"
+            if running
+            else "was interrupted, so whether it took effect is unknown"
+        )
+        content = (
+            f"the call of {call.tool} made under this idempotency key at {at:%Y-%m-%d %H:%M:%S} UTC {how}; "
+            "nothing was run now"
+        )
+        fix = "Check what the first call did. To make it once more, use a new key."
+        return self.failure(call.tool, ErrorKind.UNKNOWN, content, fix=fix)
+
+    def replayed(self, first: Outcome, *, at: datetime) -> Outcome:
+        """The outcome of the first call under the same idempotency key; it says whose it is."""
+        replayed: dict[str, Json] = {"call_id": first.call_id, "at": at.isoformat()}
+        return replace(
+            first,
+            call_id=self.context.call_id,
+            reference=self.wish.reference,
+            attempts=(),  # they were made, and counted, once
+            metadata={**first.metadata, "replayed": replayed},
+        )
 
     def repeated(self) -> Outcome:
         """The same write stands twice in one turn of a model."""

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 import anyio
+from anyio.abc import TaskGroup
 
 from fingerpost.call import reread
 from fingerpost.call.approvals import Approvals
@@ -22,6 +23,7 @@ from fingerpost.call.digest import Results, fitted
 from fingerpost.call.execution import Job, Runner, awaits_input, in_parallel
 from fingerpost.call.fingerprints import call_fingerprint
 from fingerpost.call.hiding import hidden_tools
+from fingerpost.call.idempotency import KeyedCalls, problem_with_key
 from fingerpost.call.making import Checked, call_of, check, edited_call, prepared
 from fingerpost.call.names import NotFound, absent, resolve
 from fingerpost.call.outcomes import Endings
@@ -41,6 +43,7 @@ from fingerpost.events import (
     CallPrepared,
     CallReceived,
     CallRefused,
+    CallReplayed,
     CallRuled,
     Event,
     EventSink,
@@ -99,8 +102,10 @@ class CallPath:
         store: Store,
         settings: Settings,
         events: EventSink,
+        tasks: TaskGroup,
         bounds: Mapping[str, Scope] | None = None,
     ) -> None:
+        """`tasks` must be left after `under_way.end`: calls with an idempotency key outlive their callers."""
         self._catalog = catalog
         self._servers = servers
         self._store = store
@@ -112,6 +117,9 @@ class CallPath:
         self._contexts: dict[str, CallContext] = {}  # and who makes it
         self.under_way = UnderWay()
         self._rounds = Rounds()
+        self._keyed = KeyedCalls(
+            store.idempotency, tasks, self.under_way, seconds=settings.call.idempotency_seconds
+        )
         self.results = Results(store.cache, keep_seconds=settings.digest.keep_seconds)
         self.approvals = Approvals(store, events=events, settings=settings.call)
         self.runner = Runner(
@@ -137,7 +145,9 @@ class CallPath:
         """
         async with self.under_way.one():
             try:
-                return await self._call(wish, context, passage)
+                if context.idempotency_key is None:
+                    return await self._call(wish, context, passage)
+                return await self._keyed.finish(partial(self._call, wish, context, passage))
             finally:
                 if passage is None:  # who passes an answer on sends it first
                     self._events.flush()
@@ -205,6 +215,8 @@ class CallPath:
     async def _go(
         self, wish: ToolCall, context: CallContext, endings: Endings, passage: Passage | None
     ) -> Outcome:
+        if context.idempotency_key is not None and (problem := problem_with_key(context.idempotency_key)):
+            return endings.bad_key(problem)
         if wish.name == reread.NAME and self._catalog.snapshot.find(reread.NAME) is None:
             return await reread.read_result(self.results, wish, context)
         ready = self._prepare(wish, context, endings)
@@ -221,6 +233,19 @@ class CallPath:
             denied = ruling.verdict is Verdict.DENY
             wrong = None if denied else await self._infeasible(ready.call, endings)
             return wrong or endings.dry_run(ready.call, ruling)
+        run = partial(self._run, ready, context, ruling, endings, passage)
+        if context.idempotency_key is None or ruling.verdict is Verdict.DENY:
+            return await run()
+        outcome = await self._keyed.once(ready.call, context, endings, run)
+        if (first := outcome.metadata.get("replayed")) is not None:
+            assert isinstance(first, Mapping)
+            self._tell(context, CallReplayed, tool=outcome.tool, first_call_id=first["call_id"])
+        return outcome
+
+    async def _run(
+        self, ready: Ready, context: CallContext, ruling: Ruling, endings: Endings, passage: Passage | None
+    ) -> Outcome:
+        """The call, as far as it is permitted."""
         leave = await self._leave(ready.call, context, ruling, passage)
         if leave is None:
             return await self._without_leave(ready.call, context, ruling, endings, passage)
@@ -334,7 +359,8 @@ class CallPath:
             if word.edited_arguments is None:
                 return endings.undecided(word)
             edited = ToolCall(name=word.tool, arguments=word.edited_arguments)
-            return await self._go(edited, context, endings, passage)  # the grant is for that one
+            # The grant is for that one; a key is held already, for the call as it was asked.
+            return await self._go(edited, replace(context, idempotency_key=None), endings, passage)
         if (outcome := await self._infeasible(call, endings)) is not None:
             return outcome
         pending = await self.approvals.request(call, context, ruling)
@@ -394,6 +420,8 @@ class CallPath:
             asker=pending.asker,
             packet_id=pending.packet_id or context.packet_id,
             cancelled=(),  # the person decided about this very call
+            # What a person edited is another call than the one the key was given for.
+            idempotency_key=pending.idempotency_key if pending.edited_arguments is None else None,
             doubt=pending.reason,  # what one was asked about runs by the grant, whatever the rules say now
         )
         await self.approvals.heard(pending)
@@ -512,7 +540,8 @@ class CallPath:
 
     def _tell_received(self, wish: ToolCall, context: CallContext) -> None:
         self._tell(context, CallReceived, name=wish.name, arguments=wish.arguments, caller=context.caller,
-                   conversation=context.conversation, dry_run=context.dry_run)  # fmt: skip
+                   conversation=context.conversation, dry_run=context.dry_run,
+                   idempotency_key=context.idempotency_key)  # fmt: skip
 
     def _refuse(self, context: CallContext, outcome: Outcome) -> None:
         assert outcome.error is not None

@@ -36,6 +36,7 @@ class CallReceived(CallEvent):
     caller: str | None = None
     conversation: str | None = None
     dry_run: bool = False
+    idempotency_key: str | None = None
 
     def summary(self) -> str:
         return f"{self.name} was asked for"
@@ -155,6 +156,17 @@ class FallbackTaken(CallEvent):
 
     def summary(self) -> str:
         return f"{self.tool} instead of {self.instead_of}: {self.reason}"
+
+
+@frozen
+class CallReplayed(CallEvent):
+    """The call was made before under the same idempotency key: it was not run, its outcome is that one's."""
+
+    tool: str
+    first_call_id: str
+
+    def summary(self) -> str:
+        return f"{self.tool} was not run again: this is the outcome of {self.first_call_id}"
 
 
 @frozen

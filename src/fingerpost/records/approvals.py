@@ -56,6 +56,7 @@ class Pending:
     edited_arguments: JsonObject | None = None
     call_id: str | None = None  # of the call that asked first, so that its trace shows the decision
     definition_fingerprint: str | None = None
+    idempotency_key: str | None = None  # of the call that asked first
 
     @property
     def call(self) -> str:

@@ -147,9 +147,9 @@ class Router:
                 study=self._intake.study,
             )
             stack.push_async_callback(self._intake.save_pins)
-            saving = await stack.enter_async_context(anyio.create_task_group())
-            stack.callback(saving.cancel_scope.cancel)
-            saving.start_soon(self._intake.keep_saving)
+            tasks = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(tasks.cancel_scope.cancel)
+            tasks.start_soon(self._intake.keep_saving)
             self.servers = await stack.enter_async_context(servers)
             self.calls = CallPath(
                 catalog=self.catalog,
@@ -157,6 +157,7 @@ class Router:
                 store=self.store,
                 settings=self.settings,
                 events=self.events,
+                tasks=tasks,
                 bounds=self.profiles.bounds,
             )
             self._arrivals = Arrivals(

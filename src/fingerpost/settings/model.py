@@ -210,6 +210,9 @@ class CallSettings(Section):
     repeat_limit: int = Field(default=3, ge=2, description="Same call with the same result, before a loop")
     grant_seconds: float = Field(default=300.0, gt=0, description="How long a grant holds")
     pending_seconds: float = Field(default=3600.0, gt=0, description="How long a call waits for a person")
+    idempotency_seconds: float = Field(
+        default=86_400.0, gt=0, description="How long an idempotency key is remembered"
+    )
 
 
 class DigestSettings(Section):

@@ -124,6 +124,14 @@ _PIN_REVISION = (
     "INSERT INTO pin_revision (id, number) VALUES (1, 0)",
 )
 
+_IDEMPOTENCY = (
+    """CREATE TABLE idempotency_keys (
+        caller TEXT NOT NULL, key TEXT NOT NULL, call_fingerprint TEXT NOT NULL, tool TEXT NOT NULL,
+        call_id TEXT NOT NULL, began BIGINT NOT NULL, expires BIGINT NOT NULL, state TEXT NOT NULL,
+        outcome {bytes}, PRIMARY KEY (caller, key))""",
+    "CREATE INDEX idempotency_keys_expires ON idempotency_keys (expires)",
+)
+
 
 @frozen(kw_only=False)
 class Step:
@@ -152,6 +160,7 @@ STEPS: tuple[Step, ...] = (
     Step(7, _running(_MEMORIES)),
     Step(8, _running(_LEARNING)),
     Step(9, _running(_PIN_REVISION)),
+    Step(10, _running(_IDEMPOTENCY)),
 )
 
 

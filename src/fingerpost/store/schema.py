@@ -211,6 +211,21 @@ feedback = Table(
     Index("feedback_at", "at"),
 )
 
+idempotency_keys = Table(
+    "idempotency_keys",
+    metadata,
+    Column("caller", ExactText, primary_key=True),
+    Column("key", ExactText, primary_key=True),
+    Column("call_fingerprint", Text, nullable=False),
+    Column("tool", ExactText, nullable=False),
+    Column("call_id", ExactText, nullable=False),
+    Column("began", Moment, nullable=False),
+    Column("expires", Moment, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("outcome", LargeBinary),
+    Index("idempotency_keys_expires", "expires"),
+)
+
 learned_marks = Table(
     "learned_marks",
     metadata,

@@ -22,6 +22,7 @@ from fingerpost.store.database import Database
 from fingerpost.store.evals import Evals
 from fingerpost.store.feedback import FeedbackBook
 from fingerpost.store.grants import Grants
+from fingerpost.store.idempotency import IdempotencyKeys
 from fingerpost.store.journal import Journal
 from fingerpost.store.keys import Keys
 from fingerpost.store.learned import LearnedBook
@@ -59,6 +60,7 @@ class Store:
         self.tokens = Tokens(database, writer)
         self.keys = Keys(database, writer)
         self.shutters = Shutters(database, writer)
+        self.idempotency = IdempotencyKeys(database, writer)
         self.evals = Evals(database, writer)
         self.memories = Memories(database, writer)
 

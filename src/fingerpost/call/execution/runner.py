@@ -173,7 +173,8 @@ class Runner:
         talk = plan.context.packet_id or plan.context.conversation
         # A further round is the same step, not one more of it; and where there are no sessions, all that
         # a key's holders ask would look like one conversation.
-        exempt = plan.continues or plan.has_no_session
+        # A key says which repetitions are meant.
+        exempt = plan.continues or plan.has_no_session or plan.context.idempotency_key is not None
         if talk is None or exempt or not self._flags.loop_guard:
             return await self._once(plan)
         reason = self._loops.check(talk, plan.call, may_insist=plan.is_passed_on)

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 from pydantic_core import to_json as write_json
 
+from fingerpost.call.idempotency import LONGEST_KEY, problem_with_key
 from fingerpost.call.names import NotFound, resolve
 from fingerpost.catalog import Snapshot
 from fingerpost.events import Event
@@ -42,6 +43,7 @@ from fingerpost.surfaces.web.events import EventStream
 from fingerpost.surfaces.web.reach import VERSION_HEADER, Reach, conversation_of, reach_of
 
 LONGEST_REQUEST: Final = 100_000
+KEY_HEADER: Final = "idempotency-key"
 FIRST_SERVERS_S: Final = 5.0
 _NO_NUL: Final = r"^[^\x00]*$"
 
@@ -116,6 +118,14 @@ class Call:
     ] = None
     conversation: Annotated[Name | None, Field(description="Which conversation it belongs to")] = None
     dry_run: Annotated[bool, Field(description="Say what would happen, call nothing")] = False
+    idempotency_key: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=LONGEST_KEY,
+            description="The same key and the same call run once; or the header Idempotency-Key",
+        ),
+    ] = None
 
 
 @frozen
@@ -160,7 +170,7 @@ class Counter:
             Operation(
                 method="POST", path="/api/call", name="call", tag="asking", right=Right.USE,
                 summary="Call a tool through the whole path",
-                body=Call, returns=Outcome, problems=(404,), answer=self.call, stops=True,
+                body=Call, returns=Outcome, problems=(400, 404), answer=self.call, stops=True,
             ),
         )  # fmt: skip
 
@@ -241,6 +251,7 @@ class Counter:
             scopes=reach.scopes,
             conversation=_conversation(request.principal, wanted.conversation),
             dry_run=wanted.dry_run,
+            idempotency_key=_idempotency_key(request, wanted),
         )
 
     async def _away(self, wish: ToolCall, principal: Principal, reach: Reach) -> Outcome | None:
@@ -295,6 +306,21 @@ class Counter:
 
 def _conversation(principal: Principal, given: str | None) -> str | None:
     return None if given is None else conversation_of(principal, given)
+
+
+def _idempotency_key(request: ApiRequest, wanted: Call) -> str | None:
+    """From the body or the header, where it may stand in quotation marks (the IETF's draft wants them)."""
+    header = request.headers.get(KEY_HEADER)
+    if header is None:
+        return wanted.idempotency_key
+    if len(header) >= 2 and header[0] == header[-1] == '"':
+        header = header[1:-1]
+    if wanted.idempotency_key not in (None, header):
+        detail = "The header Idempotency-Key and the body's idempotency_key differ: give one of them."
+        raise Problem(400, "Two idempotency keys", detail)
+    if (problem := problem_with_key(header)) is not None:
+        raise Problem(400, "This is no idempotency key", f"Of the header Idempotency-Key: {problem}.")
+    return header
 
 
 async def _tell(stream: EventStream, item: StreamItem) -> None:

@@ -31,6 +31,11 @@ WAITING = 4
     "--tokens", type=click.IntRange(min=50), metavar="N", help="Cut the result to this many tokens."
 )
 @click.option("--technical", is_flag=True, help="When it fails, also show the technical details.")
+@click.option(
+    "--idempotency-key",
+    metavar="KEY",
+    help="Run the call once under this key: made again, it returns the first result.",
+)
 @click.option("--conversation", metavar="ID", help="The conversation a grant may be bound to.")
 @profile_option
 @house_options
@@ -62,6 +67,7 @@ def call(name: str, arguments: tuple[str, ...], whole: str | None, **options: An
         seconds=options["timeout"],
         tokens_left=None if options["tokens"] is None else 4 * options["tokens"],
         dry_run=options["dry_run"],
+        idempotency_key=options["idempotency_key"],
     )
 
     async def work() -> int:
@@ -148,18 +154,31 @@ async def _ask(router: Router, outcome: Outcome, context: CallContext, *, yes: b
 
 def _show(outcome: Outcome, *, as_json: bool, technical: bool) -> None:
     from fingerpost.records.codec import to_plain
-    from fingerpost.surfaces.cli.screen import print_json
+    from fingerpost.surfaces.cli.screen import plain, print_json
 
     if as_json:
         print_json(to_plain(outcome))
         return
     for repair in outcome.repairs:
         click.echo(_repair_line(repair.path, repair.kind, repair.before, repair.after), err=True)
+    for note in _notes(outcome):
+        click.echo(styled(plain(note), fg="yellow"), err=True)
     if outcome.success:
         click.echo(_readable(outcome.content))
     else:
         _show_failure(outcome, technical=technical)
     click.echo(styled(f"trace {outcome.call_id}", dim=True), err=True)
+
+
+def _notes(outcome: Outcome) -> list[str]:
+    """What else has to be said of a result: that it is not of this very call."""
+    notes: list[str] = []
+    match outcome.metadata.get("replayed"):
+        case {"call_id": str(first), "at": str(at)}:
+            notes.append(f"not run again: this is the result of {first}, made at {at} under the same key")
+        case _:
+            pass
+    return notes
 
 
 def _show_failure(outcome: Outcome, *, technical: bool) -> None:

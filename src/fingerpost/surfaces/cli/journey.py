@@ -20,6 +20,7 @@ from fingerpost.events import (
     CallPrepared,
     CallReceived,
     CallRefused,
+    CallReplayed,
     CallRuled,
     Event,
     FallbackTaken,
@@ -169,6 +170,11 @@ def _(event: AttemptFinished) -> Step | None:
 @_told.register
 def _(event: FallbackTaken) -> Step | None:
     return Step("fallback", event.summary(), "yellow")
+
+
+@_told.register
+def _(event: CallReplayed) -> Step | None:
+    return Step("replayed", event.summary(), "yellow")
 
 
 @_told.register

@@ -13,6 +13,7 @@ from fingerpost.surfaces.gateway.methods.levels import USUAL
 LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 INTENT: Final = "fingerpost/intent"
 LONGEST_INTENT: Final = 4000
+IDEMPOTENCY_KEY: Final = "fingerpost/idempotency-key"
 INVALID_PARAMS: Final = -32602
 
 # What the protocol itself says between this client and us. The server hears its own from us.
@@ -24,6 +25,7 @@ _OURS: Final = frozenset(
         "io.modelcontextprotocol/clientCapabilities",
         LOG_LEVEL,
         INTENT,
+        IDEMPOTENCY_KEY,
         CALL_ID,
     )
 )
@@ -42,6 +44,14 @@ def intent_of(request: ClientRequest) -> str:
     """What the person wants, where the client says so: a long result keeps what is about it."""
     intent = meta_of(request).get(INTENT)
     return intent[:LONGEST_INTENT] if isinstance(intent, str) else ""
+
+
+def idempotency_key_of(request: ClientRequest) -> str | None:
+    """The key under which the client may send the same call again. Anything but a text is refused."""
+    key = meta_of(request).get(IDEMPOTENCY_KEY)
+    if key is not None and not isinstance(key, str):
+        raise Refusal(INVALID_PARAMS, f"`{IDEMPOTENCY_KEY}` in `_meta` must be a text")
+    return key
 
 
 def passage_of(request: ClientRequest, *, log_level: str | None = None) -> Passage:

@@ -173,6 +173,8 @@ def _noted(result: JsonObject, outcome: Outcome) -> JsonObject:
     if answered_by is not None:
         meta["fingerpost/answered_by"] = answered_by
         result = _with_word_of(answered_by, result)
+    if (first := outcome.metadata.get("replayed")) is not None:
+        meta["fingerpost/replayed"] = first
     return {**result, _META: meta}
 
 

@@ -16,7 +16,7 @@ from fingerpost.surfaces.gateway.methods.levels import Levels
 from fingerpost.surfaces.gateway.methods.links import has_links, linked_result
 from fingerpost.surfaces.gateway.methods.mirrored import check_headers
 from fingerpost.surfaces.gateway.methods.own_tools import OwnTools
-from fingerpost.surfaces.gateway.methods.passage import intent_of, passage_of
+from fingerpost.surfaces.gateway.methods.passage import idempotency_key_of, intent_of, passage_of
 from fingerpost.surfaces.gateway.methods.readiness import Readiness
 from fingerpost.surfaces.gateway.methods.rendering import rendered
 from fingerpost.surfaces.gateway.offers import Offer, ToolOffers
@@ -90,7 +90,7 @@ class ToolMethods:
         without HTTP, nor of `call_tool`, whose own arguments they would be.
         """
         offer = await self._offers.prepared(request.endpoint, request.principal)
-        context = context_of(request, offer, intent)
+        context = context_of(request, offer, intent, idempotency_key=idempotency_key_of(request))
         card = offer.view.visible.by_exposed_name(wish.name)
         if card is None:
             offer = await self._settled_offer(request)
