@@ -44,7 +44,11 @@ class HandClock:
 
 
 def a_call(
-    tool: str = "notes/read", arguments: Mapping[str, Any] | None = None, *, effect: Effect = Effect.READ
+    tool: str = "notes/read",
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    effect: Effect = Effect.READ,
+    **more: Any,
 ) -> Call:
     """A call of `server/tool`; equal tool and arguments have equal fingerprints."""
     server, name = tool.split("/")
@@ -58,6 +62,7 @@ def a_call(
         arguments=given,
         effect=effect,
         fingerprint=hashlib.sha256(told.encode()).hexdigest(),
+        **more,
     )
 
 

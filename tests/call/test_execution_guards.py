@@ -206,7 +206,7 @@ async def test_polling_is_no_loop_while_the_answer_changes():
 
 @proves("D9")
 async def test_the_same_read_many_times_at_once_is_no_loop():
-    async with bench(tool_server("notes", ["read"]).spec(), cache_seconds=0) as b:
+    async with bench(tool_server("notes", ["read"]).spec()) as b:
 
         async def read() -> None:
             done.append(await b.run(READ, context=a_context(conversation="talk")))

@@ -14,7 +14,7 @@ from fingerpost.testing import tool_server
 from tests.call.running import HandClock, a_call, a_context, bench
 from tests.requirements import proves
 
-READ = a_call("notes/read")
+READ = a_call("notes/read", cache_seconds=30)
 WRITE = a_call("notes/append", effect=Effect.WRITE)
 TALK = {"conversation": "talk"}
 
@@ -32,14 +32,15 @@ def text_of(execution: Execution) -> str:
 async def test_a_read_is_answered_from_memory_until_its_time_is_over():
     clock = HandClock()
     notes = tool_server("notes", ["read"])
-    async with bench(notes.spec(), clock=clock, cache_seconds=30) as b:
+    async with bench(notes.spec(), clock=clock) as b:
         first = await b.run(READ)
+        clock.turn(7)
         again = await b.run(READ)
         assert again.result == first.result
-        assert [(attempt.cached, attempt.error) for attempt in again.attempts] == [(True, None)]
+        assert [(one.cached, one.error, one.age_ms) for one in again.attempts] == [(True, None, 7_000)]
         assert len(b.told(AttemptStarted)) == 1
         assert len(b.told(AttemptFinished)) == 2
-        await b.run(a_call("notes/read", {"q": "other"}))
+        await b.run(a_call("notes/read", {"q": "other"}, cache_seconds=30))
         assert len(notes.calls) == 2
         clock.turn(30)
         await b.run(READ)
@@ -82,7 +83,7 @@ async def test_a_write_makes_what_was_read_there_stale_also_what_is_still_on_its
         return told
 
     notes = tool_server("notes", ["read", "append"], call=act)
-    slow = a_call("notes/read", {"slow": True})
+    slow = a_call("notes/read", {"slow": True}, cache_seconds=30)
     async with bench(notes.spec()) as b:
         assert text_of(await b.run(READ)) == "version 1"
         with anyio.fail_after(10):
@@ -105,15 +106,13 @@ async def test_writes_errors_and_empty_results_are_not_kept():
     async with bench(notes.spec()) as b:
         assert text_of(await b.run(READ)) == ""
         assert text_of(await b.run(READ)) == "found"
-        missing = a_call("notes/missing")
+        missing = a_call("notes/missing", cache_seconds=30)
         await b.run(missing)
         await b.run(missing)
         assert [name for name, _ in notes.calls] == ["read", "read", "missing", "missing"]
 
 
-@pytest.mark.parametrize(
-    "off", [{"flags": {"result_cache": False}}, {"cache_seconds": 0}, {"cache_entries": 0}]
-)
+@pytest.mark.parametrize("off", [{"flags": {"result_cache": False}}, {"cache_entries": 0}])
 async def test_the_cache_can_be_switched_off(off: dict[str, Any]):
     notes = tool_server("notes", ["read"])
     async with bench(notes.spec(), **off) as b:
@@ -123,9 +122,9 @@ async def test_the_cache_can_be_switched_off(off: dict[str, Any]):
 
 
 def test_the_cache_is_bounded_in_number_and_bytes_and_the_least_used_goes_first():
-    cache = ResultCache(seconds=30, entries=3, clock=HandClock(), most_bytes=100)
+    cache = ResultCache(entries=3, clock=HandClock(), most_bytes=100)
     context = CallContext(call_id="c")
-    reads = [a_call("notes/read", {"n": number}) for number in range(4)]
+    reads = [a_call("notes/read", {"n": number}, cache_seconds=30) for number in range(4)]
     for read in reads[:3]:
         cache.keep(read, context, {"n": 1}, size=10, epoch=0)
     assert cache.find(reads[0], context) is not None

@@ -14,6 +14,7 @@ import anyio.to_thread
 import pytest
 
 from fingerpost import Router, Settings
+from fingerpost.call.reply import tool_message
 from fingerpost.errors import CallError, StoreUnavailable
 from fingerpost.events import CallEvent, CallRuled, MemorySink
 from fingerpost.records import CallContext, Decision, Effect, ErrorKind, Outcome, Scope, ToolCall, new_id
@@ -68,8 +69,14 @@ class House:
 
 @asynccontextmanager
 async def house(
-    folder: Path, *, tools: list[Any] | None = None, answer: Any = None, **settings: Any
+    folder: Path,
+    *,
+    tools: list[Any] | None = None,
+    answer: Any = None,
+    tools_settings: list[Any] | None = None,
+    **settings: Any,
 ) -> AsyncGenerator[House]:
+    settings |= {} if tools_settings is None else {"tools": tools_settings}
     notes = tool_server("notes", tools or [READ, WRITE, DELETE], call=answer)
     sink = MemorySink()
     chosen = Settings.model_validate({"store": {"url": f"sqlite:///{folder}/s.db"}, **settings})
@@ -483,3 +490,84 @@ async def test_a_caller_who_leaves_in_the_middle_leaves_the_end_in_the_audit_tra
         assert ends["call_finished"]["success"] is False
         assert ends["call_finished"]["error"] == ErrorKind.CANCELLED
         assert (await here.router.store.audit.verify()).intact
+
+
+# -- answers from memory ------------------------------------------------------------------------------
+
+ALLOW: Any = [{"verdict": "allow", "server": "*"}]
+
+
+def changing() -> tuple[dict[str, str], Any]:
+    """Notes that change without a call of ours."""
+    notes = {"a": "first"}
+
+    async def act(name: str, arguments: dict[str, Any]) -> str:
+        if name == "write_note":
+            notes[arguments["path"]] = arguments["text"]
+            return "written"
+        return notes[arguments["path"]]
+
+    return notes, act
+
+
+@proves("A17")
+async def test_what_changed_underneath_is_read_anew(tmp_path: Path) -> None:
+    notes, act = changing()
+    async with house(tmp_path, answer=act) as here:
+        assert (await here.router.call("read_note", {"path": "a"}, caller="dana")).content == "first"
+        notes["a"] = "second"
+        again = await here.router.call("read_note", {"path": "a"}, caller="dana")
+    assert (again.content, "cached" in again.metadata) == ("second", False)
+
+
+@proves("A17")
+async def test_where_a_person_allowed_it_a_read_comes_from_memory_and_says_so_until_something_is_written(
+    tmp_path: Path,
+) -> None:
+    notes, act = changing()
+    tools = [{"match": "notes/*", "cache_seconds": 600}]
+    async with house(tmp_path, answer=act, tools_settings=tools, policy=ALLOW) as here:
+
+        async def read(caller: str = "dana") -> Outcome:
+            return await here.router.call("read_note", {"path": "a"}, caller=caller)
+
+        assert "cached" not in (await read()).metadata
+        notes["a"] = "second"
+        again = await read()
+        assert again.content == "first"
+        cached: Any = again.metadata["cached"]
+        assert cached["age_seconds"] >= 0
+        assert "it comes from the cache" in str(tool_message(again)["content"])
+        assert (await read("noam")).content == "second"
+        await here.router.call("write_note", {"path": "b", "text": "x"}, caller="noam")
+        assert (await read()).content == "second"
+
+
+# -- retries by tool ----------------------------------------------------------------------------------
+
+
+@proves("D14")
+async def test_how_often_and_after_what_a_call_is_repeated_is_set_for_each_tool(tmp_path: Path) -> None:
+    tries: list[str] = []
+
+    async def act(name: str, _: dict[str, Any]) -> str:
+        tries.append(name)
+        if name == "delete_note":
+            await anyio.sleep_forever()
+        raise RuntimeError("flaky")
+
+    tools = [
+        {"match": "notes/*", "retries": 2, "retry_on": ["execution_failed", "timeout"]},
+        {"match": "notes/delete_note", "timeout_ms": 200, "repeatable": True},
+        {"match": "notes/read_note", "retries": 1},
+    ]
+    async with house(tmp_path, answer=act, tools_settings=tools, policy=ALLOW) as here:
+        for name in ("read_note", "write_note", "delete_note"):
+            arguments = (
+                {}
+                if name == "delete_note"
+                else {"path": "a", **({"text": "b"} if name == "write_note" else {})}
+            )
+            assert not (await here.router.call(name, arguments)).success
+    # A write is repeated only where somebody wrote that twice does the same as once.
+    assert {name: tries.count(name) for name in tries} == {"read_note": 2, "write_note": 1, "delete_note": 3}

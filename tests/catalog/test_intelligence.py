@@ -8,7 +8,17 @@ from hypothesis import strategies as st
 
 from fingerpost.catalog import CATEGORIES
 from fingerpost.events import CatalogChanged, MemorySink
-from fingerpost.records import Effect, Instructions, Json, Known, LatencyTier, Source, UsageProfile, utc_now
+from fingerpost.records import (
+    Effect,
+    Instructions,
+    Json,
+    Known,
+    LatencyTier,
+    RetryCondition,
+    Source,
+    UsageProfile,
+    utc_now,
+)
 from fingerpost.settings.model import FlagSettings, ToolOverride
 from tests.catalog.definitions import UNHURRIED, card, catalog, listing, tool
 from tests.catalog.test_fingerprint import json_values
@@ -120,7 +130,10 @@ def test_every_field_a_person_may_write_is_taken_with_its_pattern_as_reason() ->
         description="Prices, in euros",
         effect=Effect.DESTROY,
         operations={"drop": Effect.DESTROY},
-        cached=False,
+        cache_seconds=60.0,
+        retries=4,
+        retry_on=(RetryCondition.TIMEOUT,),
+        repeatable=True,
         category="pricing",
         priority=3,
         hierarchy=("shop/other",),
@@ -160,6 +173,10 @@ def test_every_field_a_person_may_write_is_taken_with_its_pattern_as_reason() ->
         "keywords": known.signals.keywords,
         "weight": known.signals.weight,
         "exclusive_intent": known.signals.exclusive_intent,
+        "cache_seconds": found.cache_seconds,
+        "retries": found.retry.retries,
+        "retry_on": found.retry.conditions,
+        "repeatable": found.retry.repeatable,
     }
     assert values == {
         field: Known(getattr(written, field), Source.WRITTEN, "written for 'shop/get_*'") for field in values
@@ -171,9 +188,9 @@ def test_every_field_a_person_may_write_is_taken_with_its_pattern_as_reason() ->
         when_not=("it is not for sale",),
         examples=("How much is the red one?",),
     )
-    assert (dict(found.operations), found.cached) == ({"drop": Effect.DESTROY}, False)
+    assert dict(found.operations) == {"drop": Effect.DESTROY}
     told = {field.name for field in dataclasses.fields(Instructions)}
-    others = {"match", "enabled", "description", "operations", "cached"}
+    others = {"match", "enabled", "description", "operations"}
     assert set(ToolOverride.model_fields) == {*others, *values, *told}
 
 

@@ -234,6 +234,9 @@ class Endings:
             metadata |= {"error_type": execution.error, **facts(fault)}
         if execution.call.tool != asked.tool:
             metadata["answered_by"] = execution.call.tool
+        last = execution.attempts[-1] if execution.attempts else None
+        if last is not None and last.cached:
+            metadata["cached"] = {"age_seconds": round(last.age_ms / 1000, 1)}
         return Outcome(
             call_id=self.context.call_id,
             tool=execution.call.tool,

@@ -10,11 +10,21 @@ from fingerpost.records import Json, Outcome
 def tool_message(outcome: Outcome) -> dict[str, Json]:
     """The outcome in the OpenAI format (`role: tool`)."""
     if outcome.success:
-        content = as_data(outcome.content, outcome.tool)
+        note = cached_note(outcome)
+        content = as_data(outcome.content, outcome.tool) + (f"\n{note}" if note else "")
     else:
         # The reason may quote the tool or its server, so it is data; the advice is ours.
         content = f"{outcome.error}: {as_data(outcome.content, outcome.tool)}\n{outcome.advice}"
     return {"role": "tool", "tool_call_id": outcome.reference or outcome.call_id, "content": content}
+
+
+def cached_note(outcome: Outcome) -> str:
+    """That a result comes from memory, and how old it is; empty for any other."""
+    match outcome.metadata.get("cached"):
+        case {"age_seconds": float(age)}:
+            return f"This result is {age:g} s old: it comes from the cache."
+        case _:
+            return ""
 
 
 def unreadable_message(call: Unreadable) -> dict[str, Json]:

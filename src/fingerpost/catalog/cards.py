@@ -15,9 +15,18 @@ from fingerpost.catalog.effects import judge
 from fingerpost.catalog.fingerprint import fingerprint
 from fingerpost.catalog.intelligence import gather
 from fingerpost.catalog.names import exposed_name, own_name, tool_key, visible
-from fingerpost.catalog.overrides import Overrides
+from fingerpost.catalog.overrides import Overrides, Written
 from fingerpost.frozen import frozen
-from fingerpost.records import Instructions, JsonObject, Known, Source, ToolCard, UsageProfile, check_json
+from fingerpost.records import (
+    Instructions,
+    JsonObject,
+    Known,
+    RetryRule,
+    Source,
+    ToolCard,
+    UsageProfile,
+    check_json,
+)
 
 LONGEST_NAME: Final = 1024
 _NO_CARDS: Final[Mapping[str, ToolCard]] = {}
@@ -97,12 +106,38 @@ class Cardmaker:
             ),
             instructions=Instructions() if written is None else written.instructions,
             operations={} if written is None else written.fields.operations or {},
-            cached=written is None or written.fields.cached is not False,
+            cache_seconds=_cache_seconds(written),
+            retry=_retry_rule(written),
         )
         if written is not None and written.fields.enabled is False:
             reason = f"switched off: {written.reason('enabled')}"
             return Refusal(visible(name), reason, fault=False, card=card)
         return card
+
+
+def _cache_seconds(written: Written | None) -> Known[float]:
+    """Only a person can know that an answer of a moment ago is as good as a new one."""
+    if written is None or written.fields.cache_seconds is None:
+        return Known(0.0, Source.DEFAULT, "every read is asked anew")
+    return Known(written.fields.cache_seconds, Source.WRITTEN, written.reason("cache_seconds"))
+
+
+def _retry_rule(written: Written | None) -> RetryRule:
+    rule = RetryRule()
+    if written is None:
+        return rule
+    own = written.fields
+    return RetryRule(
+        retries=rule.retries
+        if own.retries is None
+        else Known(own.retries, Source.WRITTEN, written.reason("retries")),
+        conditions=rule.conditions
+        if own.retry_on is None
+        else Known(own.retry_on, Source.WRITTEN, written.reason("retry_on")),
+        repeatable=rule.repeatable
+        if own.repeatable is None
+        else Known(own.repeatable, Source.WRITTEN, written.reason("repeatable")),
+    )
 
 
 def _refuse(definition: object) -> Refusal | None:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from fingerpost.frozen import frozen
 from fingerpost.records.access import Scope
 from fingerpost.records.json import Json, JsonObject
-from fingerpost.records.tools import Effect
+from fingerpost.records.tools import Effect, RetryRule
 
 
 @frozen
@@ -123,7 +123,8 @@ class Call:
     effect: Effect
     fingerprint: str  # of tool, arguments and definition together
     definition_fingerprint: str | None = None  # of the definition alone
-    cached: bool = True  # a read whose answer of a moment ago will do
+    cache_seconds: float = 0.0  # a read whose answer of so long ago will do
+    retry: RetryRule = field(default_factory=RetryRule)
     repairs: tuple[Repair, ...] = ()
 
 
@@ -164,6 +165,7 @@ class Attempt:
     detail: str = ""
     waited_ms: float = 0.0  # for a free slot, or before repeating
     cached: bool = False
+    age_ms: float = 0.0  # of an answer from the cache
 
 
 @frozen

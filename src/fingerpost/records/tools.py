@@ -135,6 +135,26 @@ class Intelligence:
     parameters: ParameterHints
 
 
+class RetryCondition(StrEnum):
+    """A failure after which a call may be repeated; the words of `ErrorKind`."""
+
+    UNAVAILABLE = "unavailable"  # the server could not be reached, or was busy
+    TIMEOUT = "timeout"  # the tool did not answer in time: each repetition has the same time again
+    EXECUTION_FAILED = "execution_failed"  # the tool itself reported an error
+
+
+@frozen
+class RetryRule:
+    """How often and after what a call of the tool is repeated.
+
+    A call that may have taken effect is repeated only where a person wrote that this does no harm.
+    """
+
+    retries: Known[int | None] = Known(None, Source.DEFAULT)  # None: `call.retries`
+    conditions: Known[tuple[RetryCondition, ...]] = Known((RetryCondition.UNAVAILABLE,), Source.DEFAULT)
+    repeatable: Known[bool] = Known(False, Source.DEFAULT)  # noqa: FBT003 - what is known, not a switch
+
+
 @frozen
 class Instructions:
     """When to use a tool and when not, in a person's words. Empty fields are written by Fingerpost."""
@@ -160,7 +180,8 @@ class ToolCard:
     intelligence: Intelligence
     instructions: Instructions = field(default_factory=Instructions)  # what a person wrote about its use
     operations: Mapping[str, Effect] = field(default_factory=dict[str, Effect])  # where they differ, written
-    cached: bool = True  # a repeated read may be answered from memory
+    cache_seconds: Known[float] = Known(0.0, Source.DEFAULT)  # how long a read may be answered from memory
+    retry: RetryRule = field(default_factory=RetryRule)
 
     def effect_of(self, operation: str | None) -> Effect:
         """What one operation of it does; the tool's own effect where nothing else is written."""

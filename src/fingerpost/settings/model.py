@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fingerpost.records import Effect
+from fingerpost.records import Effect, RetryCondition
 
 # What a request can be about: the twelve categories of tools, and official data.
 IntentName = Literal[
@@ -199,14 +199,20 @@ class CallSettings(Section):
     """How calls are run."""
 
     timeout: float = Field(default=60.0, gt=0, le=3600, description="Seconds, where a tool has none")
-    retries: int = Field(default=2, ge=0, le=10, description="Repeats of a failed call, where safe")
+    retries: int = Field(
+        default=2,
+        ge=0,
+        le=10,
+        description="Repeats of a failed call, where safe; `retries` in [[tools]] for one tool",
+    )
     concurrency: int = Field(default=8, ge=1, le=1000, description="Calls at once to one server")
     breaker_failures: int = Field(default=5, ge=1, description="Failures in a row that open a breaker")
     breaker_rate: float = Field(default=0.5, gt=0, le=1, description="Share of failures that opens it")
     breaker_window: int = Field(default=20, ge=2, description="Calls over which the share is taken")
     breaker_seconds: float = Field(default=30.0, gt=0, description="How long it stays open before a trial")
-    cache_seconds: float = Field(default=30.0, ge=0, description="How long a read may be answered again")
-    cache_entries: int = Field(default=500, ge=0, description="Results kept for that")
+    cache_entries: int = Field(
+        default=500, ge=0, description="Results kept for tools with `cache_seconds` in [[tools]]"
+    )
     repeat_limit: int = Field(default=3, ge=2, description="Same call with the same result, before a loop")
     grant_seconds: float = Field(default=300.0, gt=0, description="How long a grant holds")
     pending_seconds: float = Field(default=3600.0, gt=0, description="How long a call waits for a person")
@@ -294,7 +300,16 @@ class ToolOverride(Section):
     operations: dict[str, Effect] | None = Field(
         default=None, description="The same by operation, for a tool with an `operation` parameter"
     )
-    cached: bool | None = Field(default=None, description="false: every read is asked anew")
+    cache_seconds: float | None = Field(
+        default=None, ge=0, description="How long a repeated read may be answered from memory; 0: never"
+    )
+    retries: int | None = Field(default=None, ge=0, le=10, description="Repeats of a failed call, where safe")
+    retry_on: tuple[RetryCondition, ...] | None = Field(
+        default=None, description="Failures to repeat after: unavailable (default), timeout, execution_failed"
+    )
+    repeatable: bool | None = Field(
+        default=None, description="true: a write may be repeated too, because twice does the same as once"
+    )
     category: str | None = Field(default=None, description="The group it is shown and ranked with")
     priority: int | None = Field(default=None, ge=0, le=100, description="Higher is offered earlier")
     hierarchy: tuple[str, ...] | None = Field(default=None, description="Tools to fall back to, in order")

@@ -70,5 +70,5 @@ class OwnTool:
 
     def override(self, server: str) -> ToolOverride:
         """What is known of it, as if a person had written it; a person's own words come behind it and win."""
-        known: dict[str, Any] = {"effect": self.effect, "cached": False, **self.knowledge}
+        known: dict[str, Any] = {"effect": self.effect, **self.knowledge}
         return ToolOverride.model_validate({"match": f"{server}/{self.name}", **known})

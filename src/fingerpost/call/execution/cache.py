@@ -1,9 +1,12 @@
-"""Answers of a moment ago, for calls that only read.
+"""Answers of a moment ago, for tools whose reads a person allowed to be answered from memory.
 
-Kept for a short while, by call and by who asked: what one caller may see is not
-shown to another. A write to a server makes all its kept answers stale, also
-those still on their way, which is what the epochs are for. Errors and empty
-results are not kept: the next try may bring more.
+Only `cache_seconds` under `[[tools]]` allows it: no server says how long an answer of a tool holds (the
+protocol has lifetimes for lists and resources, not for `tools/call`), and what a tool reads may change
+without a call of ours.
+
+Kept by call and by who asked: what one caller may see is not shown to another. A write to a server makes
+all its kept answers stale, also those still on their way, which is what the epochs are for. Errors and
+empty results are not kept: the next try may bring more.
 """
 
 from __future__ import annotations
@@ -11,7 +14,6 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from fingerpost.call.execution.door import Clock
-from fingerpost.call.execution.polling import is_changing
 from fingerpost.frozen import frozen
 from fingerpost.records import Call, CallContext, Effect, JsonObject
 
@@ -20,10 +22,19 @@ LARGEST_ENTRY = 8 * 1024 * 1024
 
 
 @frozen(kw_only=False)
+class Cached:
+    """An answer from memory, and how many seconds old it is."""
+
+    result: JsonObject
+    age: float
+
+
+@frozen(kw_only=False)
 class _Kept:
     server: str
     result: JsonObject
     size: int
+    since: float
     expires: float
 
 
@@ -33,8 +44,7 @@ Key = tuple[str, str | None, str | None, str | None]
 class ResultCache:
     """Bounded in number, bytes and age; what was used least recently goes first."""
 
-    def __init__(self, *, seconds: float, entries: int, clock: Clock, most_bytes: int = MOST_BYTES) -> None:
-        self._seconds = seconds
+    def __init__(self, *, entries: int, clock: Clock, most_bytes: int = MOST_BYTES) -> None:
         self._entries = entries
         self._most_bytes = most_bytes
         self._clock = clock
@@ -49,24 +59,24 @@ class ResultCache:
 
     def serves(self, call: Call) -> bool:
         """Whether answers to this call are kept at all."""
-        holds = self._seconds > 0 and self._entries > 0
-        return holds and call.cached and call.effect is Effect.READ and not is_changing(call.name)
+        return self._entries > 0 and call.cache_seconds > 0 and call.effect is Effect.READ
 
     def epoch(self, server: str) -> int:
         """The number of writes so far: take it before asking, give it when keeping."""
         return self._epochs.get(server, 0)
 
-    def find(self, call: Call, context: CallContext) -> JsonObject | None:
+    def find(self, call: Call, context: CallContext) -> Cached | None:
         """The answer to the same call of the same caller, when it is fresh."""
         key = _key(call, context)
         kept = self._kept.get(key) if self.serves(call) else None
         if kept is None:
             return None
-        if kept.expires <= self._clock():
+        now = self._clock()
+        if kept.expires <= now:
             self._drop(key)
             return None
         self._kept.move_to_end(key)
-        return kept.result
+        return Cached(kept.result, now - kept.since)
 
     def keep(self, call: Call, context: CallContext, result: JsonObject, *, size: int, epoch: int) -> None:
         """Keep a good answer that was asked for in `epoch`."""
@@ -76,7 +86,8 @@ class ResultCache:
             return
         key = _key(call, context)
         self._drop(key)
-        self._kept[key] = _Kept(call.server, result, size, self._clock() + self._seconds)
+        now = self._clock()
+        self._kept[key] = _Kept(call.server, result, size, now, now + call.cache_seconds)
         self._bytes += size
         while len(self._kept) > self._entries or self._bytes > self._most_bytes:
             self._drop(next(iter(self._kept)))

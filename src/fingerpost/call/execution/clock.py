@@ -15,12 +15,17 @@ class Allowance:
     about the server. Waiting has as much time of its own, in all.
     """
 
-    __slots__ = ("_own", "_waiting", "until")
+    __slots__ = ("_own", "_seconds", "_waiting", "until")
 
     def __init__(self, seconds: float, *, until: float) -> None:
+        self._seconds = seconds
         self._own = loop_time() + seconds
         self._waiting = seconds
         self.until = until  # the caller's patience
+
+    def renewed(self) -> Allowance:
+        """The same from now on, within the same patience of the caller."""
+        return Allowance(self._seconds, until=self.until)
 
     @property
     def deadline(self) -> float:

@@ -66,6 +66,7 @@ class Failure:
     detail: str
     hint: str = ""
     effect_possible: bool = False  # the world may have changed nevertheless
+    cause: ErrorKind | None = None  # what went wrong, where `kind` says only what is known of the effect
     transient: bool = False  # the same call may succeed a moment later
     retry_after: float | None = None  # for how many seconds the server asks to be left alone
     answered: bool = False  # the server is well: the error is the tool's
@@ -78,6 +79,7 @@ class Failure:
 def explain(error: Exception, call: Call, *, sent: bool) -> Failure:
     """The failure behind an error of ours, or of code that should have raised one of ours."""
     failure = _after_sending(error) if sent else _before_sending(error)
+    failure = replace(failure, cause=failure.kind)
     if sent and call.effect is not Effect.READ and _outcome_is_open(error):
         failure = replace(failure, kind=ErrorKind.UNKNOWN, hint=MAY_HAVE_TAKEN_EFFECT, effect_possible=True)
     elif sent and call.effect is not Effect.READ and failure.kind is ErrorKind.EXECUTION_FAILED:
@@ -151,6 +153,7 @@ def judge(result: JsonObject, call: Call, *, takes_rounds: bool = False) -> Fail
         return Failure(
             kind=ErrorKind.INVALID_PARAMETERS if wrong else ErrorKind.EXECUTION_FAILED,
             detail=_shown(_text_of(result)) or "the tool reported an error without a message",
+            cause=ErrorKind.EXECUTION_FAILED,
             effect_possible=call.effect is not Effect.READ,
             answered=True,
             result=result,

@@ -6,10 +6,11 @@ Every attempt in the record has one `AttemptFinished`, whatever became of it. An
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from fingerpost.call.execution.cache import Cached
 from fingerpost.call.execution.clock import Allowance, loop_time
 from fingerpost.call.execution.dialogue import Dialogue
 from fingerpost.call.execution.door import Progress
@@ -38,6 +39,15 @@ class Leg:
         if self.passage is not None and self.passage.continues:
             return True
         return self.dialogue is not None and self.dialogue.begun
+
+    @property
+    def brings_credentials(self) -> bool:
+        """Whether the caller's own credentials may go to the server: its answers are theirs alone."""
+        return self.dialogue is not None and self.dialogue.authorization is not None
+
+    def with_new_time(self) -> Leg:
+        """The same, with the tool's whole time again."""
+        return replace(self, time=self.time.renewed())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -91,7 +101,9 @@ class Journey:
         if leg.call.effect is not Effect.READ:
             self.in_flight = leg.call
 
-    def finished(self, call: Call, attempt: Try, failure: Failure | None, *, cached: bool = False) -> None:
+    def finished(
+        self, call: Call, attempt: Try, failure: Failure | None, *, cached: Cached | None = None
+    ) -> None:
         if failure is None or failure.kind is not ErrorKind.UNKNOWN:
             self.in_flight = None
         elapsed = 0.0 if attempt.asked_at is None else loop_time() - attempt.asked_at
@@ -103,7 +115,8 @@ class Journey:
             error=None if failure is None else failure.kind,
             detail="" if failure is None else failure.detail,
             waited_ms=attempt.waited * 1000,
-            cached=cached,
+            cached=cached is not None,
+            age_ms=0.0 if cached is None else cached.age * 1000,
         )
         self._attempts.append(done)
         call_id = self.context.call_id

@@ -1,7 +1,7 @@
 """Tools that are called again and again because their answer changes with time.
 
-A name is all there is to go by. The words only raise limits and keep answers
-out of the cache, so a wrong guess costs a repeated call, never a wrong answer.
+A name is all there is to go by. The words only raise a limit, so a wrong guess costs a few repeated
+calls, never a wrong answer.
 """
 
 from __future__ import annotations
@@ -14,10 +14,6 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _POLLING = frozenset({
     "status", "state", "progress", "poll", "wait", "watch", "check", "health", "ping", "job", "jobs", "queue",
 })
-_CHANGING = _POLLING | {
-    "now", "time", "clock", "date", "today", "current", "latest", "live", "random", "uuid", "tail", "log",
-    "logs", "metrics",
-}
 # fmt: on
 
 
@@ -25,12 +21,6 @@ _CHANGING = _POLLING | {
 def is_polling(name: str) -> bool:
     """Whether the tool asks how something is coming along."""
     return not _POLLING.isdisjoint(_words(name))
-
-
-@lru_cache(maxsize=4096)
-def is_changing(name: str) -> bool:
-    """Whether the answer of a moment ago is no answer now."""
-    return not _CHANGING.isdisjoint(_words(name))
 
 
 def _words(name: str) -> set[str]:

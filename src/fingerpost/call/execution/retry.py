@@ -1,27 +1,36 @@
 """When to repeat a failed attempt, and after how long.
 
-Repeating is safe only when the first try cannot have taken effect: the tool
-reads, or the call was never sent. What the tool itself reports is its answer
-and is not asked for again. Annotations such as `idempotentHint` are claims of
-the server and allow nothing here.
+How often and after what is set for each tool (`retries`, `retry_on` under `[[tools]]`); by default a
+call is repeated when the server could not be reached. Repeating is safe only when the first try cannot
+have taken effect: the tool reads, or the call was never sent; or when a person wrote that twice does
+the same as once (`repeatable`). Annotations such as `idempotentHint` are claims of the server and
+allow nothing here.
 """
 
 from __future__ import annotations
 
 from fingerpost.call.execution.failure import Failure
+from fingerpost.records import ErrorKind, RetryRule
 
 FIRST_WAIT = 0.2
 LONGEST_WAIT = 5.0
 LONGEST_ASKED = 30.0  # what a server may ask us to wait; who wants more is not asked again
 
 
-def may_repeat(failure: Failure, *, failures: int, retries: int, pause: float = 0.0) -> bool:
+def may_repeat(failure: Failure, rule: RetryRule, *, failures: int, retries: int, pause: float = 0.0) -> bool:
     """Whether the same call may be tried once more, after `failures` failed tries and a `pause`.
 
     Never sooner than the server asked for.
     """
     soon = failure.retry_after is not None and failure.retry_after > pause
-    return failures <= retries and failure.transient and not failure.effect_possible and not soon
+    if failures > retries or soon or (failure.effect_possible and not rule.repeatable.value):
+        return False
+    if failure.cause is None:  # it was refused before it was tried: the breaker, the slots
+        return failure.transient
+    if failure.transient and failure.cause is ErrorKind.EXECUTION_FAILED:
+        return True  # the tool's question could not be put to anybody, and it asks no more when called again
+    wanted = failure.cause.value in rule.conditions.value
+    return wanted and (failure.transient or failure.cause is ErrorKind.EXECUTION_FAILED)
 
 
 def wait_before(failures: int, *, chance: float, asked: float | None = None) -> float:

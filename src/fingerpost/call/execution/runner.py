@@ -106,8 +106,8 @@ class Runner:
         )
         self._loops = LoopGuard(repeat_limit=settings.repeat_limit, clock=clock)
         self._duplicates = Duplicates(clock=clock)
-        seconds = settings.cache_seconds if flags.result_cache else 0.0
-        self._cache = ResultCache(seconds=seconds, entries=settings.cache_entries, clock=clock)
+        entries = settings.cache_entries if flags.result_cache else 0
+        self._cache = ResultCache(entries=entries, clock=clock)
 
     # -- breakers -----------------------------------------------------------------------------------
 
@@ -241,34 +241,41 @@ class Runner:
     async def _turn(self, journey: Journey, leg: Leg) -> Turn:
         """One tool, from the cache or with as many attempts as are safe."""
         call = leg.call
-        cached = leg.dialogue is None  # who is passed on gets the server's own word
-        kept = self._cache.find(call, journey.context) if cached else None
-        if kept is not None:
-            journey.finished(call, journey.begin(), None, cached=True)
-            return Turn(call, kept)
+        cacheable = not leg.in_dialogue and not leg.brings_credentials
+        cached = self._cache.find(call, journey.context) if cacheable else None
+        if cached is not None:
+            journey.finished(call, journey.begin(), None, cached=cached)
+            return Turn(call, cached.result)
         epoch = self._cache.epoch(call.server)
         try:
             outcome = await self._attempt_repeatedly(journey, leg)
         finally:
             if call.effect is not Effect.READ:
                 self._cache.spoil(call.server)
-        if not isinstance(outcome, Failure) and cached:
+        if not isinstance(outcome, Failure) and cacheable and not leg.in_dialogue:
             self._keep(call, journey.context, outcome, epoch)
         return Turn(call, outcome)
 
     async def _attempt_repeatedly(self, journey: Journey, leg: Leg) -> JsonObject | Failure:
         failures = 0
         pause = 0.0
+        rule = leg.call.retry
+        retries = self._settings.retries if rule.retries.value is None else rule.retries.value
         while True:
             outcome = await self._attempts.once(journey, leg, waited=pause)
             if not isinstance(outcome, Failure):
                 return outcome
             failures += 1
             pause = wait_before(failures, chance=self._chance(), asked=outcome.retry_after)
-            repeatable = may_repeat(outcome, failures=failures, retries=self._settings.retries, pause=pause)
-            if not repeatable or leg.in_dialogue or pause >= leg.time.remaining:
+            repeatable = may_repeat(outcome, rule, failures=failures, retries=retries, pause=pause)
+            if not repeatable or leg.in_dialogue:
+                return outcome
+            anew = outcome.cause is ErrorKind.TIMEOUT  # the tool has the same time again
+            if pause >= (leg.time.until - loop_time() if anew else leg.time.remaining):
                 return outcome
             await anyio.sleep(pause)
+            if anew:
+                leg = leg.with_new_time()
 
     def _keep(self, call: Call, context: CallContext, result: JsonObject, epoch: int) -> None:
         if self._cache.serves(call) and not awaits_input(result) and not is_empty(result):

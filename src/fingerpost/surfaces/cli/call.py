@@ -172,7 +172,9 @@ def _show(outcome: Outcome, *, as_json: bool, technical: bool) -> None:
 
 def _notes(outcome: Outcome) -> list[str]:
     """What else has to be said of a result: that it is not of this very call."""
-    notes: list[str] = []
+    from fingerpost.call.reply import cached_note
+
+    notes = [cached_note(outcome)] if cached_note(outcome) else []
     match outcome.metadata.get("replayed"):
         case {"call_id": str(first), "at": str(at)}:
             notes.append(f"not run again: this is the result of {first}, made at {at} under the same key")

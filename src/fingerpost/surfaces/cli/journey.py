@@ -162,7 +162,7 @@ def _(event: Event) -> Step | None:
 def _(event: AttemptFinished) -> Step | None:
     made = event.attempt
     notes = [f"waited {made.waited_ms:.0f} ms"] if made.waited_ms >= 1 else []
-    notes += ["from the cache"] if made.cached else []
+    notes += [f"from the cache, {made.age_ms / 1000:.1f} s old"] if made.cached else []
     note = f" ({', '.join(notes)})" if notes else ""
     return Step("attempt", event.summary() + note, "" if made.error is None else "red")
 

@@ -137,7 +137,7 @@ def _tried(event: AttemptFinished, clock: _Clock) -> Span:
     made = event.attempt
     notes = [f"attempt {made.number}"] if made.number > 1 else []
     notes += [f"waited {made.waited_ms:.0f} ms"] if made.waited_ms >= 1 else []
-    notes += ["from the cache"] if made.cached else []
+    notes += [f"from the cache, {made.age_ms / 1000:.1f} s old"] if made.cached else []
     notes += [f"{made.error}: {made.detail}".rstrip(": ")] if made.error is not None else []
     return Span(
         stage="tool",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fingerpost.catalog import Snapshot
     from fingerpost.records import Known, ToolCard
     from fingerpost.router import Router
+    from fingerpost.settings import CallSettings
 
 EFFECT_COLOURS = {"read": "green", "write": "yellow", "destroy": "red"}
 
@@ -118,6 +119,8 @@ def card_as_json(card: ToolCard) -> dict[str, Any]:
         "latency_tier": card.intelligence.latency.tier.value,
         "answer_size": card.intelligence.response.size.value,
         "intelligence": to_plain(card.intelligence),
+        "retry": to_plain(card.retry),
+        "cache_seconds": to_plain(card.cache_seconds),
         "definition": card.definition,
     }
 
@@ -196,7 +199,7 @@ def _show_card(router: Router, card: ToolCard) -> None:
     screen.print(Text(plain(card.key), style="bold"), Text(f"  seen by models as {card.exposed_name}"))
     screen.print(Text(plain(card.description)))
     facts = table(None, "what", "value", "from", "because")
-    for label, known in _facts(card):
+    for label, known in _facts(card, router.settings.call):
         facts.add_row(
             label, Text(plain(_shown(known.value))), known.source, Text(plain(known.reason), style="dim")
         )
@@ -207,8 +210,10 @@ def _show_card(router: Router, card: ToolCard) -> None:
     screen.print(Text(f"server {plain(card.server)} is {status.state}, via {status.transport}", style="dim"))
 
 
-def _facts(card: ToolCard) -> Iterator[tuple[str, Known[Any]]]:
+def _facts(card: ToolCard, call: CallSettings) -> Iterator[tuple[str, Known[Any]]]:
     from dataclasses import replace
+
+    from fingerpost.records import Known, Source
 
     know = card.intelligence
     yield "effect", card.effect
@@ -229,6 +234,11 @@ def _facts(card: ToolCard) -> Iterator[tuple[str, Known[Any]]]:
     yield "words that speak for it", know.signals.keywords
     yield "weight of these words", know.signals.weight
     yield "exclusive intent", know.signals.exclusive_intent
+    usual = Known(call.retries, Source.DEFAULT, "call.retries")
+    yield "retries", usual if card.retry.retries.value is None else card.retry.retries
+    yield "retried after", card.retry.conditions
+    yield "a write may be repeated", card.retry.repeatable
+    yield "reads from memory for (s)", card.cache_seconds
 
 
 def _shown(value: Any) -> str:

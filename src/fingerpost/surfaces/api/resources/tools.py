@@ -242,6 +242,8 @@ def _known(card: ToolCard) -> Iterator[KnownField]:
     """Every value with a source, by where it stands in the record."""
     yield _field("effect", card.effect)
     yield from _inside("", card.intelligence)
+    yield from _inside("retry.", card.retry)
+    yield _field("cache_seconds", card.cache_seconds)
 
 
 def _inside(path: str, record: Any) -> Iterator[KnownField]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
+from fingerpost.call.reply import cached_note
 from fingerpost.records import Json, JsonObject, Outcome, ToolCard
 from fingerpost.surfaces.gateway.exchange import Refusal
 from fingerpost.surfaces.gateway.methods.bounds import slight, within_bounds
@@ -173,6 +174,9 @@ def _noted(result: JsonObject, outcome: Outcome) -> JsonObject:
     if answered_by is not None:
         meta["fingerpost/answered_by"] = answered_by
         result = _with_word_of(answered_by, result)
+    if (cached := outcome.metadata.get("cached")) is not None:
+        meta["fingerpost/cached"] = cached
+        result = {**result, "content": [*_blocks(result), _text(f"[{cached_note(outcome)}]")]}
     if (first := outcome.metadata.get("replayed")) is not None:
         meta["fingerpost/replayed"] = first
     return {**result, _META: meta}

@@ -86,7 +86,7 @@ function Attempts({ call }) {
   return html`<div class="part"><h4>Attempts</h4><ol class="attempts">
     ${call.attempts.map(
       ({ tool, number: count, made, fallback, permit }) => html`<li>
-        <${Badge} tone=${!made ? "info" : made.error ? "bad" : "good"}>${!made ? "running" : made.error ? visible(made.error).replaceAll("_", " ") : made.cached ? "from cache" : "succeeded"}<//>
+        <${Badge} tone=${!made ? "info" : made.error ? "bad" : "good"}>${!made ? "running" : made.error ? visible(made.error).replaceAll("_", " ") : made.cached ? `from cache, ${duration(made.age_ms)} old` : "succeeded"}<//>
         <${Code}>${tool}<//>
         ${count > 1 ? html`<span class="faint">attempt ${count}</span>` : null} ${fallback ? html`<${Badge} tone="warn">fallback<//>` : null}
         <span class="faint">${made ? duration(made.milliseconds) : ""}${made?.waited_ms > 1 ? `, waited ${duration(made.waited_ms)} before` : ""}</span>
