@@ -24,7 +24,7 @@ ALLOW: Any = [{"verdict": "allow", "server": "*"}]
 PAY = {"to": "dana", "amount": 5}
 
 
-def bank(**more: Any) -> ToolServer:
+def bank(call: Any = None) -> ToolServer:
     """Every payment is another: its answer counts them."""
     made: list[Any] = []
 
@@ -32,7 +32,7 @@ def bank(**more: Any) -> ToolServer:
         made.append(arguments)
         return f"payment {len(made)}"
 
-    return tool_server("bank", ["pay"], **{"call": pay, **more})
+    return tool_server("bank", ["pay"], call=call or pay)
 
 
 @asynccontextmanager

@@ -233,6 +233,63 @@ async def test_a_dry_run_shows_the_call_and_the_verdict_and_does_nothing(tmp_pat
         assert await here.router.calls.approvals.waiting() == []
 
 
+_MESSAGES: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "messages": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"role": {"type": "string"}, "content": {"type": "string"}},
+                "required": ["role", "content"],
+            },
+        },
+        "strip_thinking": {"type": "boolean"},
+    },
+    "required": ["messages"],
+}
+
+
+@proves("D5")
+async def test_research_falls_back_to_asking_and_that_to_a_search_each_asked_in_its_own_way(
+    tmp_path: Path,
+) -> None:
+    async def fail(_: str, __: dict[str, Any]) -> str:
+        raise RuntimeError("out of order")
+
+    chatty = [
+        {**READ, "name": f"perplexity_{name}", "inputSchema": _MESSAGES} for name in ("research", "ask")
+    ]
+    perplexity = tool_server("perplexity", chatty, call=fail)
+    tavily = tool_server("tavily", [{**READ, "name": "tavily-search", "inputSchema": _query("query")}])
+    settings = Settings.model_validate({"store": {"url": f"sqlite:///{tmp_path}/s.db"}})
+    question = {"role": "user", "content": "Who runs the city library?"}
+    arguments: dict[str, Any] = {
+        "messages": [{"role": "system", "content": "Be brief."}, question],
+        "strip_thinking": True,
+    }
+    async with Router([perplexity.spec(), tavily.spec()], settings=settings) as router:
+        # Only the server that is named is connected for the call; the others when it fails.
+        outcome = await router.call("perplexity/perplexity_research", arguments)
+        assert outcome.success, outcome
+        assert [attempt.tool for attempt in outcome.attempts] == [
+            "perplexity/perplexity_research",
+            "perplexity/perplexity_ask",
+            "tavily/tavily-search",
+        ]
+        assert tavily.calls == [("tavily-search", {"query": "Who runs the city library?"})]
+        alone = await router.call("perplexity_research", arguments, fallback=False)
+        assert not alone.success
+        more = [
+            question,
+            {"role": "assistant", "content": "Dana."},
+            {"role": "user", "content": "Since when?"},
+        ]
+        unclear = await router.call("perplexity_research", {"messages": more})
+        assert not unclear.success  # the last question means nothing without the others
+    assert len(tavily.calls) == 1
+
+
 @proves("D5")
 async def test_the_next_tool_in_line_takes_over_with_its_own_argument_names(tmp_path: Path) -> None:
     async def fail(_: str, __: dict[str, Any]) -> str:

@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 
 from tests.requirements import proves
-from tests.surfaces.conftest import Person
+from tests.surfaces.conftest import Person, tool
 from tests.surfaces.terminal import Terminal
+
+PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 
 
 def has_files(person: Person) -> Path:
@@ -105,6 +107,21 @@ def test_under_one_key_a_call_of_two_processes_runs_once(person: Person) -> None
     other = person.runs(*arguments[:3], "content=other", *arguments[4:])
     assert other.returncode == 1
     assert "was used" in other.stderr
+
+
+@proves("D5")
+def test_a_tool_falls_back_however_its_name_is_written_unless_it_alone_is_meant(person: Person) -> None:
+    folder = has_files(person)
+    person.has("broken", [tool("look_up", inputSchema=PATH, annotations={"readOnlyHint": True})])
+    settings = '[[tools]]\nmatch = "broken/look_up"\nhierarchy = ["files/read_text_file"]\n'
+    person.writes("fingerpost.toml", settings)
+    for name in ("broken/look_up", "look_up"):
+        done = person.runs("call", name, f"path={folder}/note.md")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("one\ntwo")
+        assert "this is the answer of files/read_text_file" in done.stderr
+        alone = person.runs("call", name, f"path={folder}/note.md", "--no-fallback")
+        assert alone.returncode == 1
 
 
 def test_a_dry_run_shows_what_would_happen(person: Person) -> None:

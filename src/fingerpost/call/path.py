@@ -35,6 +35,7 @@ from fingerpost.call.scopes import bounded_by, within
 from fingerpost.call.under_way import UnderWay
 from fingerpost.call.unseen import may_have_any
 from fingerpost.catalog import Absence, Catalog
+from fingerpost.catalog.links import may_have_more_fallbacks
 from fingerpost.errors import CallError, LimitReached, StoreError
 from fingerpost.events import (
     AttemptFinished,
@@ -66,6 +67,7 @@ from fingerpost.records import (
     Permit,
     Ruling,
     Scope,
+    ServerState,
     ToolCall,
     ToolCard,
     UsageSample,
@@ -81,6 +83,7 @@ GAVE_UP = "the caller gave up before the call was over"
 
 MOMENT: Final = timedelta(seconds=2)
 LOOK_AGAIN_S: Final = 0.05
+FALLBACK_SERVERS_S: Final = 10.0  # for servers to connect, when a tool failed that they may stand in for
 
 
 @frozen(kw_only=False)
@@ -476,11 +479,25 @@ class CallPath:
                 context,
                 latency=ready.card.intelligence.latency,
                 alternatives=self._alternatives,
+                before_fallback=self._connect_for_fallback,
                 permitting=lambda call: self._permit_fallback(call, context),
                 latency_of=self._latency,
                 on_progress=progress.report,
                 passage=passage,
             )
+
+    async def _connect_for_fallback(self, call: Call) -> None:
+        """Connect servers that nothing has needed so far, where they may have a tool that could take over.
+
+        However its name was written, a call falls back to the same tools.
+        """
+        card = self._catalog.snapshot.get(call.tool)
+        if card is None or not may_have_more_fallbacks(card):
+            return
+        idle = [status.name for status in self._servers.statuses if status.state is ServerState.IDLE]
+        if idle:
+            self._servers.start(*idle)
+            await self._servers.settled(timeout=FALLBACK_SERVERS_S)
 
     def _alternatives(self, call: Call) -> Iterator[Call]:
         """The same wish for each tool further down the line, where its meaning can be carried over."""

@@ -40,6 +40,7 @@ _WORLDS: Final = word_set(
     " preview canary local backup mirror replica blue green tenant"
 )
 
+_NOT_THERE: Final = "; not there: "
 _Group = tuple[str, frozenset[str]]
 
 
@@ -48,6 +49,14 @@ def link(cards: Sequence[ToolCard]) -> tuple[ToolCard, ...]:
     groups = _groups(cards)
     directory = _directory(cards) if any(_refers(card) for card in cards) else {}
     return tuple(_linked(card, groups, directory) for card in cards)
+
+
+def may_have_more_fallbacks(card: ToolCard) -> bool:
+    """Whether servers that are not connected yet may have tools that this one falls back to."""
+    hierarchy = card.intelligence.hierarchy
+    if hierarchy.source is Source.WRITTEN:
+        return _NOT_THERE in hierarchy.reason
+    return _group(card) is not None
 
 
 def _refers(card: ToolCard) -> bool:
@@ -91,7 +100,7 @@ def _resolved(
         if not found:
             missing.append(name)
         keys.update(dict.fromkeys(key for key in found[:MOST_LINKS] if key != own))
-    reason = f"{written.reason}; not there: {', '.join(missing)}" if missing else written.reason
+    reason = f"{written.reason}{_NOT_THERE}{', '.join(missing)}" if missing else written.reason
     return Known(tuple(keys)[:MOST_LINKS], written.source, reason)
 
 

@@ -38,6 +38,7 @@ class CallContext:
     tokens_left: int | None = None  # room in the model's context
     dry_run: bool = False
     summarises: bool = False  # whoever calls summarises long results of tools that need it
+    fallback: bool = True  # another tool may answer when this one fails
     idempotency_key: str | None = None  # the same key and the same call run once
     doubt: str = ""  # why a person should look at this call even where the rules would let it run
     cancelled: tuple[str, ...] = ()  # tools whose calls a person did not allow in this request

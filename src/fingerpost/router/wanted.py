@@ -21,6 +21,7 @@ class Circumstances(TypedDict, total=False):
     seconds: float | None
     tokens_left: int | None
     dry_run: bool
+    fallback: bool
     idempotency_key: str | None
     doubt: str
 

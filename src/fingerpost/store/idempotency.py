@@ -76,7 +76,8 @@ def _claim_one(connection: Connection, call: KeyedCall) -> KeyedCall | None:
         connection.execute(insert(table), asdict(call))
         return None
     values: dict[str, Any] = {field.name: getattr(row, field.name) for field in fields(KeyedCall)}
-    return KeyedCall(**{**values, "state": KeyState(row.state)})
+    values["state"] = KeyState(row.state)
+    return KeyedCall(**values)
 
 
 def _settle(connection: Connection, ended: Sequence[KeyedCall]) -> list[None]:

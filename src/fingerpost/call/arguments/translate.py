@@ -22,13 +22,18 @@ from fingerpost.call.arguments.prepare import prepare
 from fingerpost.call.arguments.prepared import Prepared
 from fingerpost.call.arguments.shapes import NO_OBJECT
 from fingerpost.call.arguments.synonyms import GROUPS
-from fingerpost.call.arguments.values import is_object, kept, same
+from fingerpost.call.arguments.values import is_list, is_object, kept, same
 from fingerpost.records import Json, JsonObject, ParameterError, Repair, RepairKind, ToolCard
 
 # How much and in what dress; what is asked for stays the same without them.
+# fmt: off
 _SETTINGS: Final = frozenset(
-    {"limit", "format", "timeout", "verbose", "temperature", "maximumtoken", "language", "pretty"}
+    {
+        "limit", "format", "timeout", "verbose", "temperature", "maximumtoken", "language", "pretty",
+        "stream", "stripthinking", "reasoningeffort", "searchcontextsize",
+    }
 )
+# fmt: on
 _BEGINNINGS: Final = {"page": 1, "offset": 0}
 _AT_HOME: Final = frozenset({"id", "uuid", "cursor", "token", "handle", "sha", "guid"})
 
@@ -38,7 +43,9 @@ def translate(arguments: JsonObject, source: ToolCard, target: ToolCard) -> Prep
     known = prepare(source, arguments)
     given = known.arguments if known.ok else dict(arguments)
     here, there = plans.of(source), plans.of(target)
-    moved, repairs = _moved(given, here, there)
+    given, asked = _as_question(given, there)
+    moved, renamed = _moved(given, here, there)
+    repairs = [*asked, *renamed]
     errors: list[ParameterError] = []
     result = {moved[key]: value for key, value in given.items() if key in moved}
     for key, value in given.items():
@@ -102,7 +109,7 @@ def _is_setting(here: Plan, key: str, value: Json) -> bool:
 
 def _as_message(there: Plan, key: str, value: Json, result: dict[str, Json], repairs: list[Repair]) -> bool:
     """A question to a tool that takes a conversation: a conversation of one turn."""
-    if not isinstance(value, str) or not GROUPS.get("".join(canonical(key)), frozenset()) & GROUPS["query"]:
+    if not isinstance(value, str) or not _is_question(key):
         return False
     if "messages" in result or "messages" not in there.root.required:
         return False
@@ -115,6 +122,44 @@ def _as_message(there: Plan, key: str, value: Json, result: dict[str, Json], rep
         _repair("messages", RepairKind.WRAPPED, value, result["messages"], "a conversation of one turn")
     )
     return True
+
+
+def _as_question(given: JsonObject, there: Plan) -> tuple[JsonObject, list[Repair]]:
+    """A conversation of one question, for a tool that takes the question alone.
+
+    Instructions to the model that was asked (`system`) stay behind. A conversation with more turns is not
+    touched: its last question may mean nothing without them.
+    """
+    question = _only_question(given.get("messages"))
+    properties = there.root.properties
+    free = [name for name in properties if name not in given and _is_question(name)]
+    wanted = [name for name in free if name in there.root.required] or free
+    if question is None or "messages" in properties or len(wanted) != 1:
+        return given, []
+    rest = {key: value for key, value in given.items() if key != "messages"}
+    why = "the one question of the conversation"
+    repair = _repair(wanted[0], RepairKind.RENAMED, given["messages"], question, why)
+    return {**rest, wanted[0]: question}, [repair]
+
+
+def _only_question(messages: Json) -> str | None:
+    """What the person asks, where that is all they say."""
+    if not is_list(messages):
+        return None
+    said: list[str] = []
+    for message in messages:
+        match message:
+            case {"role": "user", "content": str(text)}:
+                said.append(text)
+            case {"role": "system" | "developer"}:
+                pass
+            case _:
+                return None
+    return said[0] if len(said) == 1 and said[0].strip() else None
+
+
+def _is_question(name: str) -> bool:
+    return bool(GROUPS.get("".join(canonical(name)), frozenset()) & GROUPS["question"])
 
 
 def _repair(path: str, kind: RepairKind, before: Json, after: Json, reason: str) -> Repair:

@@ -45,6 +45,7 @@ class ToolDoor(Protocol):
 Alternatives: TypeAlias = Callable[[Call], Iterable[Call]]
 Permitting: TypeAlias = Callable[[Call], Awaitable[Permit | None]]
 LatencyOf: TypeAlias = Callable[[Call], LatencyProfile | None]
+BeforeFallback: TypeAlias = Callable[[Call], Awaitable[None]]
 DurableAppend: TypeAlias = Callable[[Event], Awaitable[None]]
 Clock: TypeAlias = Callable[[], float]
 
@@ -52,6 +53,10 @@ Clock: TypeAlias = Callable[[], float]
 def no_alternatives(_: Call) -> Iterable[Call]:
     """For a tool that nothing can stand in for."""
     return ()
+
+
+async def is_ready(_: Call) -> None:
+    """For a caller whose tools are all there already."""
 
 
 async def permit_none(_: Call) -> Permit | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from fingerpost.call.execution.door import (
     Alternatives,
+    BeforeFallback,
     LatencyOf,
     Permitting,
     Progress,
+    is_ready,
     no_alternatives,
     permit_none,
 )
@@ -24,6 +26,7 @@ class Plan:
     context: CallContext
     latency: LatencyProfile
     alternatives: Alternatives = no_alternatives
+    before_fallback: BeforeFallback = is_ready  # has the tools that could take over arrive
     permitting: Permitting = permit_none
     on_progress: Progress | None = None
     latency_of: LatencyOf | None = None

@@ -32,12 +32,14 @@ from fingerpost.call.execution.clock import Allowance, loop_time
 from fingerpost.call.execution.dialogue import awaits_input, watched
 from fingerpost.call.execution.door import (
     Alternatives,
+    BeforeFallback,
     Clock,
     DurableAppend,
     LatencyOf,
     Permitting,
     Progress,
     ToolDoor,
+    is_ready,
     no_alternatives,
     permit_none,
 )
@@ -134,6 +136,7 @@ class Runner:
         *,
         latency: LatencyProfile,
         alternatives: Alternatives = no_alternatives,
+        before_fallback: BeforeFallback = is_ready,
         permitting: Permitting = permit_none,
         on_progress: Progress | None = None,
         latency_of: LatencyOf | None = None,
@@ -147,6 +150,7 @@ class Runner:
                 context=context,
                 latency=latency,
                 alternatives=alternatives,
+                before_fallback=before_fallback,
                 permitting=permitting,
                 on_progress=on_progress,
                 latency_of=latency_of,
@@ -207,7 +211,9 @@ class Runner:
         leg = self._leg(plan, plan.call, plan.permit, plan.latency, until=until)
         turns = [await self._turn(journey, leg)]
         reason = reason_to_fall_back(turns[0])
-        if reason is not None and self._flags.fallback and not leg.in_dialogue:
+        if reason is not None and self._may_fall_back(plan, leg):
+            with anyio.move_on_at(until):
+                await plan.before_fallback(plan.call)
             for call in candidates(plan.call, plan.alternatives):
                 if loop_time() >= until:
                     break
@@ -222,6 +228,9 @@ class Runner:
                 if reason is None or leg.in_dialogue:
                     break
         return best(turns).execution(journey.attempts)
+
+    def _may_fall_back(self, plan: Plan, leg: Leg) -> bool:
+        return self._flags.fallback and plan.context.fallback and not leg.in_dialogue
 
     async def _permit(self, plan: Plan, journey: Journey, call: Call) -> Permit | None:
         """Leave to make a fallback call. A fallback is policed like any call."""

@@ -118,6 +118,9 @@ class Call:
     ] = None
     conversation: Annotated[Name | None, Field(description="Which conversation it belongs to")] = None
     dry_run: Annotated[bool, Field(description="Say what would happen, call nothing")] = False
+    fallback: Annotated[
+        bool, Field(description="false: no other tool answers when this one fails or finds nothing")
+    ] = True
     idempotency_key: Annotated[
         str | None,
         Field(
@@ -251,6 +254,7 @@ class Counter:
             scopes=reach.scopes,
             conversation=_conversation(request.principal, wanted.conversation),
             dry_run=wanted.dry_run,
+            fallback=wanted.fallback,
             idempotency_key=_idempotency_key(request, wanted),
         )
 

@@ -31,6 +31,7 @@ WAITING = 4
     "--tokens", type=click.IntRange(min=50), metavar="N", help="Cut the result to this many tokens."
 )
 @click.option("--technical", is_flag=True, help="When it fails, also show the technical details.")
+@click.option("--no-fallback", is_flag=True, help="This tool alone: no other answers when it fails.")
 @click.option(
     "--idempotency-key",
     metavar="KEY",
@@ -45,6 +46,10 @@ def call(name: str, arguments: tuple[str, ...], whole: str | None, **options: An
     KEY=VALUE gives text, which is turned into what the tool's schema wants;
     KEY:=JSON gives JSON. Wrong names and types are put right where that is
     certain, and every repair is shown. What writes or destroys asks first.
+
+    NAME is `tool` or `server/tool`. Either way, when a tool that only reads
+    fails or finds nothing, the next tool of its hierarchy answers (see
+    `fingerpost tool NAME`), and that is said; --no-fallback means this tool alone.
 
     Exit code 0 when the tool succeeded, 1 when not, 4 when a person must approve it.
 
@@ -67,6 +72,7 @@ def call(name: str, arguments: tuple[str, ...], whole: str | None, **options: An
         seconds=options["timeout"],
         tokens_left=None if options["tokens"] is None else 4 * options["tokens"],
         dry_run=options["dry_run"],
+        fallback=not options["no_fallback"],
         idempotency_key=options["idempotency_key"],
     )
 
@@ -175,6 +181,9 @@ def _notes(outcome: Outcome) -> list[str]:
     from fingerpost.call.reply import cached_note
 
     notes = [cached_note(outcome)] if cached_note(outcome) else []
+    if (other := outcome.metadata.get("answered_by")) is not None:
+        asked = outcome.attempts[0].tool if outcome.attempts else "the tool that was called"
+        notes.append(f"{asked} gave no answer; this is the answer of {other}")
     match outcome.metadata.get("replayed"):
         case {"call_id": str(first), "at": str(at)}:
             notes.append(f"not run again: this is the result of {first}, made at {at} under the same key")

@@ -27,9 +27,7 @@ class UnknownTool(Refusal):
         super().__init__(INVALID_PARAMS, message)
 
 
-def context_of(
-    request: ClientRequest, offer: Offer, intent: str = "", *, idempotency_key: str | None = None
-) -> CallContext:
+def context_of(request: ClientRequest, offer: Offer, intent: str = "") -> CallContext:
     """Who calls, where, and what they want.
 
     A session is the conversation that a person may approve a kind of call for; without one it is the
@@ -43,5 +41,4 @@ def context_of(
         profile=offer.place.profile,
         scopes=offer.scopes,
         request=intent,
-        idempotency_key=idempotency_key,
     )

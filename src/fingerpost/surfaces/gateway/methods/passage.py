@@ -13,6 +13,7 @@ from fingerpost.surfaces.gateway.methods.levels import USUAL
 LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 INTENT: Final = "fingerpost/intent"
 LONGEST_INTENT: Final = 4000
+FALLBACK: Final = "fingerpost/fallback"
 IDEMPOTENCY_KEY: Final = "fingerpost/idempotency-key"
 INVALID_PARAMS: Final = -32602
 
@@ -25,6 +26,7 @@ _OURS: Final = frozenset(
         "io.modelcontextprotocol/clientCapabilities",
         LOG_LEVEL,
         INTENT,
+        FALLBACK,
         IDEMPOTENCY_KEY,
         CALL_ID,
     )

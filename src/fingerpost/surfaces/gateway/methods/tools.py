@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final, cast
 
 from fingerpost.call.names import NotFound, Resolved, resolve
@@ -16,7 +17,13 @@ from fingerpost.surfaces.gateway.methods.levels import Levels
 from fingerpost.surfaces.gateway.methods.links import has_links, linked_result
 from fingerpost.surfaces.gateway.methods.mirrored import check_headers
 from fingerpost.surfaces.gateway.methods.own_tools import OwnTools
-from fingerpost.surfaces.gateway.methods.passage import idempotency_key_of, intent_of, passage_of
+from fingerpost.surfaces.gateway.methods.passage import (
+    FALLBACK,
+    idempotency_key_of,
+    intent_of,
+    meta_of,
+    passage_of,
+)
 from fingerpost.surfaces.gateway.methods.readiness import Readiness
 from fingerpost.surfaces.gateway.methods.rendering import rendered
 from fingerpost.surfaces.gateway.offers import Offer, ToolOffers
@@ -90,7 +97,11 @@ class ToolMethods:
         without HTTP, nor of `call_tool`, whose own arguments they would be.
         """
         offer = await self._offers.prepared(request.endpoint, request.principal)
-        context = context_of(request, offer, intent, idempotency_key=idempotency_key_of(request))
+        context = replace(
+            context_of(request, offer, intent),
+            fallback=meta_of(request).get(FALLBACK) is not False,
+            idempotency_key=idempotency_key_of(request),
+        )
         card = offer.view.visible.by_exposed_name(wish.name)
         if card is None:
             offer = await self._settled_offer(request)
