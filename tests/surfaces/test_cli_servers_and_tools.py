@@ -76,10 +76,11 @@ def test_an_unknown_server_is_answered_with_the_near_one(person: Person) -> None
     assert "did you mean weather" in done.stderr
 
 
-@proves("H19", "D1")
+@proves("H19", "D1", "D14")
 def test_one_tool_is_explained_with_the_source_of_every_value(person: Person) -> None:
     person.has("files", [tool("read_file", "Read a file.", annotations={"readOnlyHint": True})])
-    person.writes("fingerpost.toml", '[[tools]]\nmatch = "files/*"\npriority = 93\n')
+    written = '[[tools]]\nmatch = "files/*"\npriority = 93\nretries = 7\nretry_on = ["timeout"]\n'
+    person.writes("fingerpost.toml", written)
     for name in ("files/read_file", "read_file", "files__read_file"):
         card = person.reads("tool", name)
         assert card["key"] == "files/read_file"
@@ -90,6 +91,9 @@ def test_one_tool_is_explained_with_the_source_of_every_value(person: Person) ->
     shown = person.runs("tool", "read_file").stdout
     assert "written" in shown
     assert "fingerprint" in shown
+    retried = [line.split() for line in shown.splitlines() if "retr" in line]
+    assert [("7" in words, "timeout" in words) for words in retried] == [(True, False), (False, True)]
+    assert card["retry"]["retries"] == {"value": 7, "source": "written", "reason": "written for 'files/*'"}
 
 
 def test_an_unknown_tool_is_answered_with_near_names(person: Person) -> None:
