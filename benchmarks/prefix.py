@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fingerpost.choose.answering import answer_request, direct_request
-from fingerpost.choose.instructions import WITH_TOOLS, WITHOUT_TOOLS, tool_guides, tool_instructions
+from fingerpost.choose.instructions import WITH_TOOLS, WITHOUT_TOOLS, tool_guides
 from fingerpost.choose.offer import stable_offer
 from fingerpost.choose.prompts import system_prompt
 from fingerpost.choose.react import react_request
@@ -168,10 +168,11 @@ def requests(
         history, choose = packet.context.history, settings.choose
         after = bool(packet.tool_routing.steps)
         if kind == "single":
-            system = system_prompt(persona=PERSONA, instructions=tool_instructions(cards, order=offer))
+            system = system_prompt(persona=PERSONA, instructions=WITH_TOOLS)
             final = not turn.shortlist
+            guides = tool_guides(cards, order=offer)
             yield turn_request(packet, cards, system=system, history=history, settings=choose, order=offer,
-                               final=final), offer  # fmt: skip
+                               guides=guides, final=final), offer  # fmt: skip
         elif kind == "react" and turn.shortlist:
             system = system_prompt(persona=PERSONA, instructions=WITH_TOOLS)
             guides = tool_guides(cards, order=offer)

@@ -117,7 +117,8 @@ REQUIREMENTS: dict[str, Requirement] = {
     "C8": Requirement("Recovery by kind of error"),
     "C9": Requirement(
         "Stable tool order; connections reused",
-        "prompt prefixes change from turn to turn (issue 20: 18)",
+        "in single and simple mode a changed shortlist changes the native definitions, which providers put "
+        "before everything else: the cap on tools (D4) wins over their cache",
     ),
     "C10": Requirement("Figures for reads and searches"),
     "C11": Requirement(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,9 +18,9 @@ from fingerpost.llm import ModelReply, ModelRequest, ModelUsage
 from fingerpost.records import Message, RouteOutcome
 from fingerpost.router import Route
 from fingerpost.store.journal import Recorded
-from fingerpost.testing import ScriptedModel, ToolServer, tool_server
+from fingerpost.testing import ScriptedModel, ToolServer, calls, tool_server
 from tests.journeys.recorder import READS, as_remembered, remembered, tool
-from tests.journeys.world import house, playing, review, select, settings
+from tests.journeys.world import house, playing, purpose_of, review, select, settings
 from tests.requirements import proves
 
 NOTES = tool("read_note", "Read a note of mine.", "title", **READS)
@@ -250,6 +251,63 @@ def _tools_in(request: ModelRequest) -> list[str]:
     assert request.schema is not None
     shape: Any = request.schema.schema
     return [name for name in shape["properties"]["tool"]["enum"] if name is not None]
+
+
+# -- prompts ----------------------------------------------------------------------------------------
+
+TURNS = (*(request for _, _, request in SUBJECTS.values()), "Thank you!", SUBJECTS["clock"][2])
+
+
+def asked_by_a_model(asked: list[ModelRequest]) -> ScriptedModel:
+    """A model that uses the first tool it may use, once in each request, and keeps what it was asked."""
+
+    def play(request: ModelRequest) -> str | ModelReply:
+        asked.append(request)
+        purpose = "decision" if request.schema is None and request.tools else purpose_of(request)
+        used = "Result of" in request.messages[-1].text or request.messages[-1].role == "tool"
+        if purpose == "selection":
+            return select(_tools_in(request)[0], {"subject": "it"})
+        if purpose == "decision" and not used and request.tool_choice != "none":
+            function: Any = request.tools[0]["function"]
+            return calls((str(function["name"]), {"subject": "it"}))
+        if purpose == "step":
+            return json.dumps({"thought": "known", "action": None, "answer": "That is all."})
+        return review() if purpose == "review" else "That is all."
+
+    return ScriptedModel(play)
+
+
+def beginnings_known(prompts: list[tuple[str, ModelRequest]]) -> list[float]:
+    """Of what each prompt holds before its request, the share with which the next prompt begins, too."""
+    shares: list[float] = []
+    for (wish, before), (_, now) in itertools.pairwise(prompts):
+        first, second = ([f"{m.role}\n{m.text}" for m in one.messages] for one in (before, now))
+        at = max(place for place, text in enumerate(first) if wish in text)
+        kept = "\n".join(first[:at])
+        both = zip(kept, "\n".join(second), strict=False)
+        same = itertools.takewhile(lambda pair: pair[0] == pair[1], both)
+        shares.append(len(list(same)) / len(kept))
+    return shares
+
+
+@proves("C9")
+@pytest.mark.parametrize("mode", ["staged", "single", "simple", "react"])
+async def test_a_prompt_begins_as_the_one_before_it_when_the_subject_changes(
+    tmp_path: Path, mode: str
+) -> None:
+    asked: list[ModelRequest] = []
+    specs = [server.spec() for server in subjects()]
+    async with house(tmp_path, specs, asked_by_a_model(asked)) as router:
+        firsts: dict[str, list[tuple[str, ModelRequest]]] = {}
+        for wish in TURNS:
+            asked.clear()
+            await router.route(wish, mode=mode, conversation="ses_prompts")
+            purposes = {purpose_of(request): request for request in reversed(asked)}
+            for purpose, request in purposes.items():
+                firsts.setdefault(purpose, []).append((wish, request))
+    for purpose, prompts in firsts.items():
+        if purpose != "relevant_servers":  # asked once in a conversation
+            assert min(beginnings_known(prompts)) >= 0.9, (purpose, beginnings_known(prompts))
 
 
 # -- models -----------------------------------------------------------------------------------------

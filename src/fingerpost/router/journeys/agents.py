@@ -26,7 +26,7 @@ from fingerpost.records import (
     ToolCard,
 )
 from fingerpost.router.journeys import acting, endings
-from fingerpost.router.journeys.briefing import brief, guides
+from fingerpost.router.journeys.briefing import beside_request, brief
 from fingerpost.router.journeys.journey import Journey
 from fingerpost.router.journeys.questions import asks, unasked
 from fingerpost.router.journeys.writing import (
@@ -119,7 +119,7 @@ async def _decide(
 ) -> tuple[Written, Turn]:
     schedule_turn(journey, final=final, note=note)
     native = await journey.takes_tools()
-    told = await brief(journey, cards, apart=not native)
+    told = await brief(journey, tools=True)
     thinks = journey.mode is Mode.REACT
     request = turn_request(
         journey.packet,
@@ -130,7 +130,7 @@ async def _decide(
         final=final,
         tools=native,
         order=journey.packet.context.available_tools,
-        guides="" if native else await guides(journey, cards),
+        guides=await beside_request(journey, cards),
         note=note,
         brought=journey.brought,
     )

@@ -15,7 +15,6 @@ from fingerpost.choose.instructions import (
     directives_under,
     persona_under,
     tool_guides,
-    tool_instructions,
 )
 from fingerpost.choose.prompts import system_prompt
 from fingerpost.events import HistorySummarised
@@ -37,15 +36,15 @@ class Briefing:
     history: tuple[Message, ...]
 
 
-async def brief(journey: Journey, cards: Sequence[ToolCard], *, apart: bool = False) -> Briefing:
-    """The system prompt for these tools, and as much of the conversation as fits.
+async def brief(journey: Journey, *, tools: bool = False) -> Briefing:
+    """The system prompt, the same in every turn of a conversation, and as much of that as fits.
 
-    `apart`: what is said of each tool stands elsewhere, behind the conversation.
+    `tools`: the model may be offered some. What is said of each stands with the request (`guides`).
     """
     return Briefing(
         system=system_prompt(
             persona=_persona(journey),
-            instructions=await _instructions(journey, cards, apart=apart),
+            instructions=_instructions(journey, tools=tools),
             guidance=guidance(journey),
             directives=_directives(journey),
         ),
@@ -70,16 +69,11 @@ def _directives(journey: Journey) -> str:
     return directives_under(journey.profile, journey.asking.get("directives"), usual)
 
 
-async def _instructions(journey: Journey, cards: Sequence[ToolCard], *, apart: bool) -> str:
-    """What is said of tools. Beside a caller's own words and tools no more than has to be."""
-    brought = journey.brought
-    if not cards and (brought.has_system or brought.tools):
+def _instructions(journey: Journey, *, tools: bool) -> str:
+    """What holds for all tools; beside a caller's own words and tools it stands with the request, too."""
+    if journey.brought.has_system or journey.brought.tools:
         return ""
-    general = BESIDE_OTHERS if brought.has_system else WITH_TOOLS
-    if apart:
-        return general if cards else WITHOUT_TOOLS
-    order = journey.packet.context.available_tools
-    return tool_instructions(cards, order=order, usage=await journey.house.usage(), general=general)
+    return WITH_TOOLS if tools and journey.settings.tool_routing.enabled else WITHOUT_TOOLS
 
 
 def _behind(journey: Journey) -> int:
@@ -99,6 +93,17 @@ async def guides(journey: Journey, cards: Sequence[ToolCard]) -> str:
     """When to use each of these tools and when not, in the order the conversation knows them."""
     order = journey.packet.context.available_tools
     return tool_guides(cards, order=order, usage=await journey.house.usage())
+
+
+async def beside_request(journey: Journey, cards: Sequence[ToolCard]) -> str:
+    """What an agent is told of its tools with the request: they change, and what stands before does not."""
+    brought = journey.brought
+    if brought.has_system or brought.tools:
+        general = BESIDE_OTHERS if brought.has_system else WITH_TOOLS
+        return f"{general}\n\n{await guides(journey, cards)}" if cards else ""
+    if not cards:
+        return WITHOUT_TOOLS if journey.settings.tool_routing.enabled else ""
+    return await guides(journey, cards)
 
 
 async def history_for(journey: Journey) -> tuple[Message, ...]:

@@ -11,7 +11,7 @@ from fingerpost.llm import ModelReply, Role
 from fingerpost.records import ToolCard
 from fingerpost.router.journeys import acting, agents, endings
 from fingerpost.router.journeys.agents import is_final, offer, run_calls, schedule_turn
-from fingerpost.router.journeys.briefing import brief, guides
+from fingerpost.router.journeys.briefing import beside_request, brief
 from fingerpost.router.journeys.journey import Journey
 from fingerpost.router.journeys.writing import (
     Written,
@@ -67,7 +67,7 @@ async def _think(
     journey: Journey, cards: tuple[ToolCard, ...], *, last: bool, note: str
 ) -> tuple[ModelReply, ReactTurn]:
     schedule_turn(journey, final=last, note=note)
-    told = await brief(journey, cards, apart=True)
+    told = await brief(journey, tools=True)
     number = journey.packet.tool_routing.reinjection_count + 1
     request = react_request(
         journey.packet,
@@ -77,7 +77,7 @@ async def _think(
         settings=journey.settings.choose,
         last=last,
         order=journey.packet.context.available_tools,
-        guides=await guides(journey, cards),
+        guides=await beside_request(journey, cards),
         note=note,
         brought=journey.brought,
     )

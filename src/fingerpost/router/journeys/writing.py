@@ -118,7 +118,7 @@ async def _draft(journey: Journey) -> Route | Written:
     answered = routing.worked or routing.cancelled  # by a tool, or by a person's no
     if routing.steps and not answered and journey.failures and not journey.brought.tools:
         return endings.failed(journey)
-    told = await brief(journey, ())
+    told = await brief(journey)
     native = await journey.takes_tools()
     request = _request(journey, told, native=native)
     try:
