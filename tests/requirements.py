@@ -168,10 +168,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "E4": Requirement("In doubt more servers; failure means all tools"),
     "E5": Requirement("One model call per conversation picks servers; later turns widen its choice"),
     "E6": Requirement("Events smart_routing_start and smart_routing_end"),
-    "E7": Requirement(
-        "Metrics of smart routing",
-        "reduction and fallback rate are missing in API, command line and console (issue 20: 23)",
-    ),
+    "E7": Requirement("Metrics of smart routing"),
     "E8": Requirement("Simple and ReAct agent modes"),
     "E9": Requirement(
         "A command compares with and without routing",
@@ -181,14 +178,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "Measured: fewer tools, fewer tokens, faster",
         "tools, tokens and added time are measured; faster answers need a strong model, which no test has",
     ),
-    "E11": Requirement(
-        "Cached decisions, feedback, preferences",
-        "thresholds of smart routing do not adapt (issue 20: 23)",
-    ),
+    "E11": Requirement("Cached decisions, feedback, preferences, thresholds that follow results"),
     "E12": Requirement(
         "Command options for the thresholds, a self-test of the fallback, the effect of smart routing "
         "over time as a chart; planning agents' whole context goes in",
-        "issue 20: 26",
     ),
     # F. Faults to survive (those that touch connections, listings and the store; the rest follow)
     "F1": Requirement("A server that crashes mid-call gives an error at once"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from fingerpost.records import (
     Pending,
     RouteOutcome,
     UsageSample,
+    new_id,
     utc_now,
 )
 from fingerpost.records.codec import from_plain, to_plain
@@ -71,6 +73,8 @@ async def test_every_figure_of_a_small_day(store: Store) -> None:
         *call("cal_4", at=now, error=ErrorKind.DENIED),
         *call("cal_dry", at=now, dry_run=True),
         chosen,
+        replace(chosen, event_id=new_id("evt"), total_tools=0, filtered_tools=0, tokens_saved=0),
+        replace(chosen, event_id=new_id("evt"), by="widened", widened=("files",)),
         BreakerMoved(server="time", state="open", reason="", at=now),
         BreakerMoved(server="time", state="closed", reason="", at=now),
         asked("cal_5", "pen_1", at=now),
@@ -88,7 +92,9 @@ async def test_every_figure_of_a_small_day(store: Store) -> None:
     assert (totals.fallbacks, totals.recovered, totals.recovered_share) == (1, 1, 1.0)
     assert (totals.digested, totals.truncated, totals.truncated_share) == (2, 1, 0.5)
     assert (totals.attempts, totals.failed_attempts) == (4, 2)
-    assert (totals.server_choices, totals.server_choices_success, totals.server_tokens_saved) == (1, 1.0, 900)
+    assert (totals.server_choices, totals.server_choices_success, totals.server_tokens_saved) == (2, 1.0, 900)
+    assert (totals.server_reduction, totals.server_fallback_rate) == (0.8, 0.5)
+    assert (totals.server_choices_all_stayed, totals.server_choices_widened) == (1, 1)
     assert (totals.breaker_openings, totals.approvals_asked, totals.approved) == (1, 1, 1)
     assert totals.stages["approval"].p50 == pytest.approx(8_000, rel=0.02)
     assert totals.stages["whole"].p95 == pytest.approx(120, rel=0.02)

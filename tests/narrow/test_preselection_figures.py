@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from fingerpost import Router, Settings
 from fingerpost.errors import ModelUnavailable
-from fingerpost.events import MemorySink, SmartRoutingEnd
-from fingerpost.narrow.preselection import ServerPicker, SmartRoutingFigures, stored_figures
+from fingerpost.events import MemorySink, SmartRoutingEnd, SmartRoutingStart
+from fingerpost.narrow.preselection import ServerPicker, SmartRoutingFigures, adapted, stored_figures
 from fingerpost.settings import SmartRoutingSettings
 from fingerpost.store import Store
-from fingerpost.testing import ScriptedModel
+from fingerpost.testing import ScriptedModel, tool_server
+from tests.catalog.definitions import tool
 from tests.narrow.preselection import Desk, chosen, leading, snapshot
 from tests.requirements import proves
 
@@ -54,3 +56,47 @@ async def test_the_stored_journal_gives_the_same_figures(tmp_path: Path):
     assert (stored.runs, stored.by_model, stored.success_rate, stored.fallback_rate) == (2, 2, 0.5, 0.5)
     assert (stored.reduction, stored.tokens_saved) == (direct.reduction, direct.tokens_saved)
     assert stored.tokens_saved > 0
+
+
+@proves("E11")
+@pytest.mark.parametrize(
+    ("kept", "runs", "thresholds"),
+    [
+        (20, 20, (15, 2)),
+        (50, 20, (22, 3)),
+        (60, 20, (30, 4)),
+        (80, 20, (45, 6)),
+        (100, 20, (60, 8)),
+        (20, 19, (30, 4)),  # too few to go by
+    ],
+)
+def test_thresholds_follow_what_choosing_was_worth_within_bounds(
+    kept: int, runs: int, thresholds: tuple[int, int]
+):
+    measured = SmartRoutingFigures.of([end(kept) for _ in range(runs)])
+    moved = adapted(SmartRoutingSettings(), measured)
+    assert (moved.max_tools, moved.max_servers) == thresholds
+
+
+@proves("E11")
+async def test_with_the_flag_the_thresholds_in_force_follow_the_journal(tmp_path: Path):
+    for adaptive, expected in ((False, (30, 4)), (True, (60, 8))):
+        settings = Settings.model_validate(
+            {
+                "store": {"url": f"sqlite:///{tmp_path}/{adaptive}.db"},
+                "flags": {"dense_scores": False, "adaptive_thresholds": adaptive},
+            }
+        )
+        servers = [
+            tool_server(f"s{number}", [tool(f"t{number}_{n}", "Look.") for n in range(8)]).spec()
+            for number in range(10)
+        ]
+        sink = MemorySink()
+        async with Router(servers, settings=settings, sinks=[sink]) as router:
+            await router.connect()
+            for _ in range(20):
+                router.events.emit(end(100))
+            await router.store.journal.flush()
+            await router.narrow("Look at it", asked_for_tools=True)
+        (start,) = (event for event in sink.events if isinstance(event, SmartRoutingStart))
+        assert (start.max_tools, start.max_servers) == expected

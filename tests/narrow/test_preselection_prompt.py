@@ -8,12 +8,14 @@ from pathlib import Path
 import anyio.to_thread
 import pytest
 
+from fingerpost import Router, Settings
 from fingerpost.errors import ConfigError
+from fingerpost.llm import ModelRequest
 from fingerpost.narrow.preselection import read_template
 from fingerpost.narrow.preselection.prompt import TEMPLATE, question, server_list, transcript
 from fingerpost.records import Message
 from fingerpost.settings import SmartRoutingSettings
-from fingerpost.testing import ScriptedModel
+from fingerpost.testing import ScriptedModel, tool_server
 from tests.catalog.definitions import catalog, listing, tool
 from tests.narrow.preselection import Desk, chosen, snapshot
 from tests.requirements import proves
@@ -68,6 +70,44 @@ async def test_the_full_conversation_goes_in_with_its_roles():
 
 
 @proves("E3")
+@proves("E3", "E12")
+async def test_the_whole_context_of_a_planning_agent_goes_in(tmp_path: Path):
+    asked: list[str] = []
+
+    def play(request: ModelRequest) -> str:
+        asked.append(request.messages[-1].text)
+        return chosen("mail") if request.schema is not None else "Done."
+
+    function = {"name": "write_plan", "arguments": '{"steps": "first the calendar, then the letter"}'}
+    call = {"id": "call_1", "type": "function", "function": function}
+    result = Message(role="tool", text="The plan was written down.", tool_call_id="call_1")
+    planned = Message(role="assistant", text="", tool_calls=(call,))
+    settings = Settings.model_validate(
+        {
+            "store": {"url": f"sqlite:///{tmp_path}/s.db"},
+            "flags": {"dense_scores": False},
+            "smart_routing": {"mode": "on"},
+        }
+    )
+    specs = [tool_server(name, [tool(f"{name}_0", f"Find {name}.")]).spec() for name in ("mail", "maps")]
+    async with Router(specs, settings=settings, model=ScriptedModel(play)) as router:
+        await router.connect()
+        await router.route(
+            "Find the mail of the plan",
+            mode="simple",
+            history=(Message(role="system", text="You are the executing agent of a plan."),),
+            since=(planned, result),
+            caller_tools=({"type": "function", "function": {"name": "write_plan", "parameters": {}}},),
+        )
+    for words in (
+        "executing agent of a plan",
+        "first the calendar, then",
+        "was written down",
+        "mail of the plan",
+    ):
+        assert words in asked[0], asked[0]
+
+
 def test_a_conversation_too_long_loses_its_middle_and_says_so():
     history = [Message(role="user", text=f"{number} " + "x" * 90) for number in range(100)]
     text = transcript("the end", history, limit=3000)

@@ -99,6 +99,30 @@ async def test_a_model_that_refuses_so_many_tools_is_a_result_too(clerk: Person)
     assert "without routing: tiny refused the request (status 400): too many tools" in done.stdout
 
 
+@proves("E4", "E12")
+def test_the_self_test_makes_choosing_servers_fail_and_all_tools_stay(clerk: Person) -> None:
+    found = clerk.reads("compare", "--self-test")
+    assert len(found) == 4
+    assert all(one["right"] and one["tools"] == one["of"] == 35 and one["error"] for one in found)
+
+
+@proves("E7", "E12")
+def test_thresholds_are_given_as_options_and_what_choosing_did_is_told(clerk: Person) -> None:
+    assert clerk.reads("compare", "--recorded")["runs"] == 0
+    for options, chosen in (
+        (("--smart-routing", "off"), False),
+        (("--smart-routing-tools", "34"), True),
+        (("--smart-routing-tools", "35"), False),
+        (("--smart-routing", "on", "--smart-routing-servers", "99"), True),
+    ):
+        routed = clerk.reads("route", *options, "will it rain in Oslo?")
+        choice: Any = routed["narrowing"].get("servers")
+        assert (choice is not None and bool(choice.get("left_out"))) is chosen, options
+    figures = clerk.reads("compare", "--recorded")
+    assert (figures["runs"], figures["fallback_rate"]) == (2, 0.0)
+    assert figures["reduction"] > 0.3
+
+
 def test_without_any_tool_there_is_nothing_to_compare(person: Person) -> None:
     person.has("empty", [])
     person.writes("fingerpost.toml", WORDS_ALONE)

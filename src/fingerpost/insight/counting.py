@@ -164,8 +164,14 @@ class Counting:
 
     def _servers_chosen(self, sums: Sums, event: SmartRoutingEnd) -> None:
         counts = sums.counts
+        if event.widened:
+            counts["server_choices_widened"] += 1
+            return
         counts["server_choices"] += 1
         counts["server_choices_failed"] += not event.success
+        counts["server_choices_all_stayed"] += event.filtered_tools >= event.total_tools
+        counts["server_tools"] += event.total_tools
+        counts["server_tools_kept"] += event.filtered_tools
         counts["server_tokens_saved"] += event.tokens_saved
         sums.took("servers", event.milliseconds)
 

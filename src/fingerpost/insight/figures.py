@@ -61,6 +61,10 @@ class Counted:
     server_choices: int = 0  # by smart routing
     server_choices_failed: int = 0  # all servers stayed
     server_choices_success: float | None = None
+    server_choices_all_stayed: int = 0  # by failure, or because no server stood out
+    server_fallback_rate: float | None = None  # the share of choices after which all servers stayed
+    server_choices_widened: int = 0  # how often a later turn added servers to a choice
+    server_reduction: float | None = None  # the share of tools left out by choices
     server_tokens_saved: int = 0
 
     exclusive_asked: int = 0  # requests with an intent for which only one tool is offered (official data)

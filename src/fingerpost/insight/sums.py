@@ -78,6 +78,8 @@ def counted(sums: Sums) -> dict[str, Any]:
         "truncated_share": _share(counts["truncated"], counts["digested"]),
         "good_estimates_share": _share(counts["good_estimates"], counts["estimates"]),
         "server_choices_success": _spared(counts["server_choices_failed"], counts["server_choices"]),
+        "server_fallback_rate": _share(counts["server_choices_all_stayed"], counts["server_choices"]),
+        "server_reduction": _spared(counts["server_tools_kept"], counts["server_tools"]),
         "outcomes": dict(sorted(sums.outcomes.items())),
         "errors": dict(sorted(sums.errors.items())),
         "stages": {stage: _spread(sums.durations[stage]) for stage in STAGES if stage in sums.durations},

@@ -26,12 +26,13 @@ from fingerpost.llm import ChatModel, ModelPool, ModelReply, ModelRequest, OnTex
 from fingerpost.llm.content import worded
 from fingerpost.narrow.narrower import Narrower
 from fingerpost.narrow.parts import shipped
-from fingerpost.narrow.preselection import ServerPicker, read_template
+from fingerpost.narrow.preselection import RecentFigures, ServerPicker, adapted, read_template
 from fingerpost.narrow.preselection.costs import DefinitionCosts
 from fingerpost.narrow.request import NarrowRequest
 from fingerpost.records import (
     MAX_REINJECTIONS,
     Intent,
+    Message,
     Narrowing,
     NeedVerdict,
     Packet,
@@ -42,7 +43,7 @@ from fingerpost.router.recollection import Recollection
 from fingerpost.router.sight import Sight, View
 from fingerpost.router.switches import Switches
 from fingerpost.router.wanted import Wanted
-from fingerpost.settings import Settings
+from fingerpost.settings import Settings, SmartRoutingSettings
 from fingerpost.settings.rollouts import assign, resolve
 from fingerpost.store import Store
 
@@ -83,15 +84,22 @@ class Guide:
         )
         if self._narrower.parts.meaning is not None:
             self._past.compare_by_meaning(self._narrower.vector)
+        self._switches = switches
+        self._results = RecentFigures(store)
         self._picker = ServerPicker(
             settings.smart_routing,
             events,
-            live=None if switches is None else lambda: switches.now.smart_routing,
+            live=self._thresholds,
             model=_Lite(pool) if pool is not None and pool.ready else None,
             template=read_template(settings.smart_routing),
         )
         self._costs = DefinitionCosts()
         self._seen: tuple[View, int] | None = None  # the view counted last, and what its tools take
+
+    def _thresholds(self) -> SmartRoutingSettings:
+        """Smart routing as it is switched now, its thresholds moved by results where that is wanted."""
+        now = self._settings.smart_routing if self._switches is None else self._switches.now.smart_routing
+        return adapted(now, self._results.figures) if self._settings.flags.adaptive_thresholds else now
 
     def learned_something(self, *, at_once: bool = False) -> None:
         """Something was recorded: what is known is out of date. `at_once`: somebody waits to see it."""
@@ -145,6 +153,8 @@ class Guide:
         settings = resolve(self._settings, arms)
         if await self._past.refresh():
             self._narrower.forget()
+        if self._settings.flags.adaptive_thresholds:
+            await self._results.refresh()
         who = (wanted.get("caller"), wanted.get("profile"), wanted.get("scopes", ()))
         view = await self._sight.look(snapshot, *who)
         request = self._request(snapshot, packet, view, wanted)
@@ -154,7 +164,14 @@ class Guide:
             request = replace(request, text=text)
         gate = settings.flags.need_gate and not wanted.get("asked_for_tools", False)
         choice = wanted.get("chosen_servers") or await self._servers(
-            snapshot, request, view, packet.packet_id, model=model, gate=gate, none_taken=none_taken
+            snapshot,
+            request,
+            view,
+            packet.packet_id,
+            model=model,
+            gate=gate,
+            none_taken=none_taken,
+            behind=[worded(message) for message in wanted.get("since", ())],
         )
         narrowing = await self._narrower.look(snapshot, replace(request, servers=choice))
         narrowing = replace(narrowing, packet_id=packet.packet_id)
@@ -201,6 +218,7 @@ class Guide:
         model: ChatModel | None,
         gate: bool,
         none_taken: bool,
+        behind: Sequence[Message] = (),
     ) -> ServerChoice | None:
         """The servers of this turn; None where there is nothing to choose or nothing to choose for."""
         if request.allowed is not None or not self._picker.is_on(len(view.visible.cards), view.servers):
@@ -216,7 +234,7 @@ class Guide:
 
         return await self._picker.choose(
             request.text,
-            request.history,
+            (*request.history, *behind),
             request.conversation,
             view.visible,
             scores,

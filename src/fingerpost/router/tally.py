@@ -82,7 +82,7 @@ class Tally:
         for event in events:
             if isinstance(event, RequestNarrowed):
                 self._take_narrowing(event.narrowing)
-            elif isinstance(event, SmartRoutingEnd):
+            elif isinstance(event, SmartRoutingEnd) and not event.widened:
                 sums.choices += 1
                 sums.fallbacks += event.filtered_tools >= event.total_tools
                 sums.tokens_saved += event.tokens_saved

@@ -40,6 +40,7 @@ class Wanted(TypedDict, total=False):
     used: tuple[str, ...]  # tools this conversation has used, the latest last
     chosen_servers: ServerChoice | None  # chosen already: no others are looked for
     about: str | None  # a tool to explain however far behind it came in
+    since: tuple[Message, ...]  # behind the request: calls of the caller's tools, and what came of them
     asked_for_tools: bool  # the tools are wanted whether or not the request needs one
 
 
@@ -62,4 +63,3 @@ class Asking(Wanted, total=False):
     parts: tuple[JsonObject, ...]  # what the request holds beside its words, for the model that answers
     caller_tools: tuple[JsonObject, ...]  # the caller's own, in the OpenAI format; calls of them go back
     tool_choice: Json  # the caller's, about their own tools
-    since: tuple[Message, ...]  # behind the request: calls of the caller's tools, and what came of them

@@ -268,7 +268,10 @@ class FlagSettings(Section):
         default=False, description="Choose servers from what was right for the same request before"
     )
     preferences: bool = Field(default=False, description="Let a person's own habits decide between equals")
-    adaptive_thresholds: bool = Field(default=False, description="Let thresholds follow measured results")
+    adaptive_thresholds: bool = Field(
+        default=False,
+        description="Let thresholds (of certainty, and of smart routing) follow measured results",
+    )
 
 
 class LearningSettings(Section):

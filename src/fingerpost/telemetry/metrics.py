@@ -81,6 +81,9 @@ class Metrics:
         self._server_choices = Tallies(
             "fingerpost_server_choices", "Choices of servers by smart routing", ("result",)
         )
+        self._server_tools = Tallies(
+            "fingerpost_server_choice_tools", "Tools kept and left out by smart routing", ("result",)
+        )
         self._questions = Tallies(
             "fingerpost_model_questions", "Questions to models", ("model", "purpose", "result")
         )
@@ -204,7 +207,12 @@ class Metrics:
         self._request_s.observe(event.milliseconds)
 
     def _servers_chosen(self, event: SmartRoutingEnd) -> None:
-        self._server_choices.add(("chosen" if event.success else "all_stayed",))
+        if event.widened:
+            self._server_choices.add(("widened",))
+            return
+        self._server_choices.add(("chosen" if event.filtered_tools < event.total_tools else "all_stayed",))
+        self._server_tools.add(("kept",), amount=event.filtered_tools)
+        self._server_tools.add(("left_out",), amount=event.total_tools - event.filtered_tools)
 
     def _breaker_moved(self, event: BreakerMoved) -> None:
         if event.state == "open":

@@ -17,7 +17,8 @@ from typing import Final
 
 from fingerpost.catalog import Snapshot, visible
 from fingerpost.errors import ConfigError
-from fingerpost.records import Message, ToolCard
+from fingerpost.llm.fields import mapping
+from fingerpost.records import JsonObject, Message, ToolCard
 from fingerpost.records.json import as_valid_text
 from fingerpost.settings import SmartRoutingSettings
 
@@ -28,6 +29,7 @@ DESCRIPTION_CHARACTERS: Final = 100
 # More than a model can read anyway. A list longer than this has shorter descriptions, then none.
 LONGEST_LIST: Final = 200_000
 LONGEST_CONVERSATION: Final = 200_000
+LONGEST_CALL: Final = 2000
 _LONGEST_PROMPT_FILE: Final = 100_000
 _FIRST_PART: Final = 0.3  # of what is kept of a conversation too long: how it began
 
@@ -35,7 +37,7 @@ _recent: deque[tuple[Snapshot, str]] = deque(maxlen=4)
 
 TEMPLATE: Final = """\
 You choose tool servers for a conversation. The tools of the servers you choose will be offered in \
-this conversation and all others will not, so a server left out cannot be used later.
+this conversation; those of the others only when a later request plainly needs them.
 
 Available servers, each with its number of tools and the first few of them:
 {servers}
@@ -150,7 +152,16 @@ def _said(message: Message, limit: int) -> str:
         half = limit // 2
         cut = len(content) - 2 * half
         content = f"{content[:half]} [{cut} characters left out here] {content[-half:]}"
-    return json.dumps({"role": message.role, "text": content}, ensure_ascii=False)
+    said: dict[str, object] = {"role": message.role, "text": content}
+    if calls := [_named(call) for call in message.tool_calls]:
+        said["calls"] = calls
+    return json.dumps(said, ensure_ascii=False)
+
+
+def _named(call: JsonObject) -> str:
+    """What a planning agent called, and with what: its plan stands in its calls as often as in its words."""
+    function = mapping(call.get("function"))
+    return _cut(f"{function.get('name')} {function.get('arguments')}", LONGEST_CALL)
 
 
 def _fitting(lines: Sequence[str], room: int) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from fingerpost.surfaces.cli.options import house_options, profile_option, wait_option
+from fingerpost.surfaces.cli.options import house_options, profile_option, smart_routing_options, wait_option
 
 MODES: Final = ("auto", "staged", "single", "simple", "react", "keyless")
 
@@ -26,6 +26,7 @@ MODES: Final = ("auto", "staged", "single", "simple", "react", "keyless")
 @click.option("--conversation", metavar="ID", help="Go on with this conversation, or begin it.")
 @click.option("--technical", is_flag=True, help="When it fails, also show the technical details.")
 @profile_option
+@smart_routing_options
 @house_options
 @wait_option
 def ask(request: tuple[str, ...], **options: Any) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from fingerpost.surfaces.cli.ask import MODES
-from fingerpost.surfaces.cli.options import house_options, profile_option, wait_option
+from fingerpost.surfaces.cli.options import house_options, profile_option, smart_routing_options, wait_option
 
 
 @click.command()
@@ -15,6 +15,7 @@ from fingerpost.surfaces.cli.options import house_options, profile_option, wait_
 @click.option("--mode", type=click.Choice(MODES), help="How to answer [default: choose.mode].")
 @click.option("--server", metavar="NAME", help="Use only this server's tools (and connect only it).")
 @profile_option
+@smart_routing_options
 @house_options
 @wait_option
 def chat(**options: Any) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fingerpost.surfaces.cli.options import house_options, wait_option
+from fingerpost.errors import ConfigError
+from fingerpost.surfaces.cli.options import house_options, smart_routing_options, wait_option
 
 if TYPE_CHECKING:
     from fingerpost.surfaces.cli.comparison import Comparison, Way
@@ -23,9 +24,22 @@ if TYPE_CHECKING:
     metavar="FILE",
     help='Many at once: one request per line, as text or as {"query"}; shows the mean.',
 )
+@click.option(
+    "--recorded",
+    is_flag=True,
+    help="Show how choosing servers has done so far, by the journal; asks nothing.",
+)
+@click.option(
+    "--self-test",
+    is_flag=True,
+    help="Make the call that chooses servers fail on purpose; exit code 1 unless all tools stay.",
+)
+@smart_routing_options
 @house_options
 @wait_option
-def compare(request: tuple[str, ...], requests_file: Path | None, **options: Any) -> int:
+def compare(
+    request: tuple[str, ...], requests_file: Path | None, recorded: bool, self_test: bool, **options: Any
+) -> int:
     """Show what routing saves for REQUEST: tools, tokens of definitions, and time.
 
     With a model configured (models.lite, else models.prime) it is also asked once
@@ -37,10 +51,15 @@ def compare(request: tuple[str, ...], requests_file: Path | None, **options: Any
       fingerpost compare "put the dentist into my calendar for Tuesday" --servers mcp.json
       fingerpost compare --json "which of my pull requests wait for a review"
       fingerpost compare --requests requests.txt
+      fingerpost compare --self-test
     """
     from fingerpost.surfaces.cli.comparison import mean, measure_all, uncached
     from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run
 
+    if recorded:
+        return _show_recorded(options)
+    if self_test:
+        return _show_fallbacks(options)
     texts = _requests(request, requests_file)
     loaded = read_settings(Asked(options["config"], options["servers"], options["as_json"]))
 
@@ -56,6 +75,70 @@ def compare(request: tuple[str, ...], requests_file: Path | None, **options: Any
     else:
         _show(whole, None if requests_file is None else len(made))
     return 0 if whole.without.tools else 1
+
+
+def _show_recorded(options: Mapping[str, Any]) -> int:
+    """How smart routing has done: by every choice in the journal."""
+    from fingerpost.narrow.preselection import SmartRoutingFigures, stored_figures
+    from fingerpost.records.codec import to_plain
+    from fingerpost.settings import Settings
+    from fingerpost.store import Store
+    from fingerpost.surfaces.cli.house import with_store
+    from fingerpost.surfaces.cli.screen import print_json, print_lines
+
+    async def read(store: Store, settings: Settings) -> SmartRoutingFigures:
+        del settings
+        return await stored_figures(store)
+
+    figures = with_store(options["config"], options["servers"], read)
+    if options["as_json"]:
+        print_json(to_plain(figures))
+    elif not figures.runs:
+        print_lines(["No servers were chosen so far: see smart_routing in the settings."])
+    else:
+        by = f"{figures.by_model:,} by a model, {figures.widened:,} widened by later requests"
+        print_lines(
+            [
+                f"{figures.runs:,} choices of servers, {by}",
+                f"tools left out   {figures.reduction:.1%}",
+                f"fallback rate    {figures.fallback_rate:.1%} of choices, after which all tools stayed",
+                f"success rate     {figures.success_rate:.1%}",
+                f"time             {figures.p50_ms:.1f} ms (p50), {figures.p99_ms:.1f} ms (p99)",
+                f"tokens saved     {figures.tokens_saved:,}",
+            ]
+        )
+    return 0
+
+
+def _show_fallbacks(options: Mapping[str, Any]) -> int:
+    """The self-test: what happens when the call that chooses servers fails."""
+    from fingerpost.records.codec import to_plain
+    from fingerpost.surfaces.cli.comparison import Fallback, try_fallbacks
+    from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run
+    from fingerpost.surfaces.cli.screen import plain, print_json, print_lines
+
+    loaded = read_settings(Asked(options["config"], options["servers"], options["as_json"]))
+
+    async def work() -> list[Fallback]:
+        async with open_router(loaded) as router:
+            await connect(router, wait=options["wait"])
+            if len({card.server for card in router.tools.cards}) < 2:
+                message = "there is nothing to choose: fewer than two servers have tools"
+                raise ConfigError(message, hint="Connect at least two servers (`fingerpost servers`).")
+            return await try_fallbacks(router)
+
+    found = run(work)
+    if options["as_json"]:
+        print_json([{**to_plain(one), "right": one.is_right} for one in found])
+    else:
+        print_lines(
+            [
+                f"{'ok  ' if one.is_right else 'FAIL'} {one.failure}: {one.tools} of {one.of} tools offered "
+                f"({plain(one.error or 'no error was told')})"
+                for one in found
+            ]
+        )
+    return 0 if all(one.is_right for one in found) else 1
 
 
 def _requests(request: tuple[str, ...], file: Path | None) -> Sequence[str]:

@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+import anyio
+
 from fingerpost.call.digest.tokens import count_tokens
 from fingerpost.call.hiding import hidden_tools
 from fingerpost.catalog.definition import definition_for_model
-from fingerpost.errors import ModelError
+from fingerpost.errors import ModelError, ModelUnavailable
+from fingerpost.events import MemorySink, SmartRoutingEnd
 from fingerpost.frozen import frozen
-from fingerpost.llm import ModelPool, ModelRequest, Role
+from fingerpost.llm import ModelPool, ModelReply, ModelRequest, OnText, Role
+from fingerpost.narrow.preselection import ServerPicker
 from fingerpost.narrow.preselection.costs import DefinitionCosts
 from fingerpost.records import Message, Narrowing, ToolCard, new_id
 from fingerpost.router import Router
@@ -71,6 +75,62 @@ class Comparison:
         if before is None or after is None or before.error is not None or after.error is not None:
             return None
         return _saved(before.milliseconds, after.milliseconds + self.added_ms)
+
+
+@frozen
+class Fallback:
+    """What choosing servers did when its model failed in one way."""
+
+    failure: str
+    tools: int  # still offered
+    of: int
+    error: str | None  # as `smart_routing_end` tells it
+
+    @property
+    def is_right(self) -> bool:
+        """All tools stay, and the reason is told."""
+        return self.tools == self.of and self.error is not None
+
+
+class _Failing:
+    """A model that fails in one way: it answers with this text, or raises it, or never answers."""
+
+    name = "self-test"
+
+    def __init__(self, reply: str | ModelError | None) -> None:
+        self._reply = reply
+
+    async def complete(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
+        del request, on_text
+        if self._reply is None:
+            await anyio.sleep_forever()
+        if isinstance(self._reply, ModelError):
+            raise self._reply
+        return ModelReply(text=self._reply or "", model=self.name)
+
+
+_FAILURES: Final = {
+    "the model cannot be reached": ModelUnavailable("made to fail by the self-test", model="self-test"),
+    "it does not answer in time": None,
+    "it answers nothing": "",
+    "it names servers that do not exist": '{"relevant_servers": ["\u2205"], "reasoning": ""}',
+}
+_SELF_TEST_PATIENCE_S: Final = 0.2
+
+
+async def try_fallbacks(router: Router) -> list[Fallback]:
+    """Make the call that chooses servers fail on purpose, in every way, over the tools there are."""
+    settings = router.settings.smart_routing.model_copy(update={"mode": "on"})
+    found: list[Fallback] = []
+    for failure, reply in _FAILURES.items():
+        sink = MemorySink()
+        picker = ServerPicker(settings, sink, model=_Failing(reply), patience=_SELF_TEST_PATIENCE_S)
+        choice = await picker.choose("self-test", (), None, router.tools, dict)
+        kept = sum(card.server in choice.servers for card in router.tools.cards)
+        errors = [event.error for event in sink.events if isinstance(event, SmartRoutingEnd)]
+        error = errors[0] if errors else None
+        found.append(Fallback(failure=failure, tools=kept, of=len(router.tools.cards), error=error))
+    return found
 
 
 def _saved(before: float, after: float) -> float:

@@ -15,6 +15,7 @@ from fingerpost.frozen import frozen
 from fingerpost.records import ServerState
 from fingerpost.settings import Loaded, Settings, load
 from fingerpost.surfaces.cli.colour import styled
+from fingerpost.surfaces.cli.options import OVERRIDES
 from fingerpost.surfaces.cli.screen import errors_to, plain
 
 if TYPE_CHECKING:
@@ -43,7 +44,9 @@ def run(work: Callable[[], Coroutine[Any, Any, R]]) -> R:
 
 def read_settings(asked: Asked) -> Loaded:
     """The effective settings; what is odd but not wrong is said on stderr and passed over."""
-    loaded = load(config=asked.config, servers=asked.servers)
+    context = click.get_current_context(silent=True)
+    overrides: dict[str, object] = {} if context is None else context.meta.get(OVERRIDES, {})
+    loaded = load(config=asked.config, servers=asked.servers, overrides=overrides)
     for warning in loaded.warnings:
         fix = f" (fix: {plain(warning.fix)})" if warning.fix else ""
         click.echo(styled("warning: ", fg="yellow") + plain(str(warning)) + fix, err=True)

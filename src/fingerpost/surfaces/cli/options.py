@@ -13,6 +13,7 @@ from fingerpost.errors import FingerpostError
 from fingerpost.surfaces.cli.commands import repeatable
 
 Command = Callable[..., Any]
+OVERRIDES = "fingerpost.overrides"  # settings given as options, in the context of the command
 
 
 def wait_option(command: Command) -> Command:
@@ -25,6 +26,45 @@ def wait_option(command: Command) -> Command:
         metavar="SECONDS",
         help="Show what there is after this long, even if a server is still connecting.",
     )(command)
+
+
+def smart_routing_options(command: Command) -> Command:
+    """`--smart-routing` and its thresholds, for commands that look for tools: they win over the settings."""
+    for option in (
+        click.option(
+            "--smart-routing-servers",
+            type=click.IntRange(min=0),
+            metavar="N",
+            expose_value=False,
+            callback=_overrides("smart_routing.max_servers"),
+            help="auto chooses among servers when there are more than N.",
+        ),
+        click.option(
+            "--smart-routing-tools",
+            type=click.IntRange(min=0),
+            metavar="N",
+            expose_value=False,
+            callback=_overrides("smart_routing.max_tools"),
+            help="auto chooses among servers when there are more than N tools.",
+        ),
+        click.option(
+            "--smart-routing",
+            type=click.Choice(["auto", "on", "off"]),
+            expose_value=False,
+            callback=_overrides("smart_routing.mode"),
+            help="Choose among servers first: always, never, or above both thresholds.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _overrides(setting: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+        del parameter
+        context.meta.setdefault(OVERRIDES, {})[setting] = value
+
+    return keep
 
 
 def profile_option(command: Command) -> Command:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fingerpost.surfaces.cli.options import house_options, profile_option, wait_option
+from fingerpost.surfaces.cli.options import house_options, profile_option, smart_routing_options, wait_option
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -32,6 +32,7 @@ BAR_WIDTH = 30
 )
 @click.option("--server", metavar="NAME", help="Look only at this server's tools (and connect only it).")
 @profile_option
+@smart_routing_options
 @house_options
 @wait_option
 def route(request: tuple[str, ...], **options: Any) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fingerpost.surfaces.cli.options import house_options
+from fingerpost.surfaces.cli.options import house_options, smart_routing_options
 
 if TYPE_CHECKING:
     from fingerpost.settings import GatewaySettings, Loaded
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @house_options
+@smart_routing_options
 @click.option("--host", metavar="ADDRESS", help="Where to listen [default: 127.0.0.1, this machine alone].")
 @click.option("--port", type=click.IntRange(0, 65535), help="0 takes any free port [default: 8642].")
 @click.option("--mode", type=click.Choice(["auto", "route", "all"]), help="What /mcp offers [default: auto].")
@@ -52,6 +53,7 @@ def serve(
 
 @click.command()
 @house_options
+@smart_routing_options
 @click.option("--mode", type=click.Choice(["auto", "route", "all"]), help="What is offered [default: auto].")
 @click.option("--profile", metavar="NAME", help="Offer this profile of the settings instead.")
 def stdio(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fingerpost.surfaces.cli.commands import repeatable
-from fingerpost.surfaces.cli.options import house_options, wait_option
+from fingerpost.surfaces.cli.options import house_options, smart_routing_options, wait_option
 
 if TYPE_CHECKING:
     from fingerpost.records import Candidate, HiddenTool, Narrowing, ServerChoice
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("tool")
 @click.argument("request", nargs=-1, required=True)
+@smart_routing_options
 @house_options
 @wait_option
 def why(tool: str, request: tuple[str, ...], **options: Any) -> int:

@@ -68,6 +68,8 @@ const GLANCES = [
   ["Good estimates", (sum) => sum.good_estimates_share, percent, "of durations foreseen within half"],
   ["Servers chosen", (sum) => sum.server_choices_success, percent, "of choices among servers worked"],
   ["Official source", (sum) => (sum.exclusive_asked ? sum.exclusive_taken / sum.exclusive_asked : null), percent, "of requests for it took the exclusive tool"],
+  ["Left out by server choice", (sum) => sum.server_reduction, percent, "of tools, before any is ranked"],
+  ["Server choice fell back", (sum) => sum.server_fallback_rate, percent, "of choices: all tools stayed"],
   ["Approvals", (sum) => sum.approvals_asked, number, "asked for in this time"],
 ];
 
@@ -188,6 +190,15 @@ function Charts({ figures }) {
       series=${[{ name: "considered", label: "available" }, { name: "offered", label: "offered" }]}
       rows=${buckets.map((one) => (one.narrowed ? { considered: one.considered / one.narrowed, offered: one.offered / one.narrowed } : {}))}
       empty="Tools were not looked for in this time."
+    />
+    <${Lines}
+      ...${shared}
+      title="Smart routing"
+      note="tools left out by choosing servers, and choices after which all tools stayed"
+      series=${[{ name: "server_reduction", label: "tools left out" }, { name: "server_fallback_rate", label: "fell back to all tools" }]}
+      rows=${buckets}
+      tell=${percent}
+      empty="No servers were chosen in this time: there were few, or no requests."
     />
     <${Latency} labels=${labels} buckets=${buckets} totals=${figures.totals} />
     <${StackedBars}
