@@ -65,15 +65,15 @@ def advice_after_decision(pending: Pending) -> str:
     """What the model should know and do after a person did not allow its call."""
     if pending.decision is Decision.EXPIRED:
         return (
-            "No person decided about this call in time, so it did not run. Do not ask for it again and do not "
-            "do it another way; tell the person what was not done."
+            "No person decided about this call in time, so it did not run. Do not ask for it again and do "
+            "not do it another way; tell the person what was not done."
         )
     reason = _plain(pending.decision_reason or "", _LONGEST_REASON)
     said = f'Their reason: "{reason}".' if reason else "They gave no reason."
     return (
         f"{_plain(pending.decided_by or 'A person', 100)} rejected this call, so it did not run. {said} "
-        "Do not ask for it again and do not do it another way; go on without it, or tell the person what cannot "
-        "be done without it."
+        "Do not ask for it again and do not do it another way; go on without it, or tell the person what "
+        "cannot be done without it."
     )
 
 
