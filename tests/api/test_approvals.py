@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 
 from fingerpost import Router
 from fingerpost.records import Effect, Scope
@@ -99,6 +100,24 @@ async def test_a_rejected_request_hears_of_it(tmp_path: Path) -> None:
         assert answer["value"] == "It stays, as you wish."
         assert "not this one" in ended["packet"]["tool_routing"]["steps"][0]["text"]
     assert server.calls == []
+
+
+@proves("I4", "C6")
+@pytest.mark.parametrize("word", ["approve", "expire"])
+async def test_two_requests_that_wait_for_one_call_both_come_to_their_end(tmp_path: Path, word: str) -> None:
+    server = _files()
+    seconds = {"call": {"pending_seconds": 2}} if word == "expire" else {}
+    async with house(tmp_path, server.spec(), model=_chooser(), **seconds) as opened:
+        ask = {"request": WISH, "conversation": "one"}
+        asked = [(await opened.post("/api/ask", ask)).json() for _ in range(2)]
+        (pending_id,) = {one["pending"]["pending_id"] for one in asked}
+        if word == "approve":
+            assert (await opened.post(f"/api/approvals/{pending_id}/approve")).json()["resumed"]
+        ended = [await _ended(opened, one["packet_id"]) for one in asked]
+        outcome = "answered" if word == "approve" else "declined"
+        assert [one["line"]["outcome"] for one in ended] == [outcome] * 2
+        assert (await opened.get("/api/approvals")).json()["items"] == []
+    assert len(server.calls) == (1 if word == "approve" else 0)
 
 
 @proves("I4", "F32")

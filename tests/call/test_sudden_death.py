@@ -7,11 +7,15 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
+import anyio
 import pytest
 
 from fingerpost import Router, Settings
+from fingerpost.insight.ledger import Ledger
+from fingerpost.insight.records import PacketQuery
 from fingerpost.records import CallContext, ErrorKind, ServerSpec, new_id
 from tests.requirements import proves
 
@@ -58,6 +62,9 @@ async def main():
     folder, stop = Path(sys.argv[1]), sys.argv[2]
     async with router_for(folder, "silent") as router:
         await router.connect()
+        if stop == "routed":
+            print("routed", flush=True)
+            await router.route("Use notes/write_note", caller="trusted")
         asked = await router.call("notes/write_note", {{"text": "x"}})
         print(asked.pending_id, flush=True)
         if stop == "asked":
@@ -81,8 +88,12 @@ def router_for(folder: Path, mode: str) -> Router:
         command=sys.executable,
         args=(str(script), mode, str(folder / "marks.txt")),
     )
-    settings = Settings.model_validate({"store": {"url": DATABASE.format(folder=folder)}})
-    return Router([notes], settings=settings)
+    settings = {
+        "store": {"url": DATABASE.format(folder=folder), "lease_seconds": 1},
+        "flags": {"dense_scores": False},
+        "policy": [{"tool": "notes/write_note", "caller": "trusted", "verdict": "allow"}],
+    }
+    return Router([notes], settings=Settings.model_validate(settings))
 
 
 def runs(folder: Path) -> int:
@@ -100,9 +111,9 @@ def killed_at(folder: Path, moment: str) -> str:
     ) as victim:
         assert victim.stdout is not None
         pending = victim.stdout.readline().strip()
-        if moment != "asked":
+        if moment not in ("asked", "routed"):
             assert victim.stdout.readline().strip() == "approved"
-        if moment == "called":
+        if moment in ("called", "routed"):
             give_up = time.monotonic() + 30
             while runs(folder) == 0 and time.monotonic() < give_up:
                 time.sleep(0.02)
@@ -130,3 +141,31 @@ async def test_after_a_sudden_death_nothing_runs_twice_silently(
         outcome = await router.calls.resume(pending, CallContext(call_id=new_id("cal")))
         assert outcome.error == error, json.dumps(outcome.content)
         assert runs(tmp_path) == runs_after
+
+
+@proves("F35", "F1")
+async def test_a_request_of_a_killed_process_is_interrupted_and_one_of_a_living_process_is_not(
+    tmp_path: Path,
+) -> None:
+    assert killed_at(tmp_path, "routed") == "routed"
+    async with router_for(tmp_path, "silent") as router, anyio.create_task_group() as tasks:
+        await router.connect()
+        tasks.start_soon(partial(router.route, "Use notes/write_note", caller="trusted"))
+        with anyio.fail_after(60):
+            while runs(tmp_path) < 2:  # noqa: ASYNC110 - a file tells nobody
+                await anyio.sleep(0.02)
+        async with Ledger.open(router.store, router.live) as ledger, router_for(tmp_path, "silent"):
+            with anyio.fail_after(60):
+                while (await ledger.page(PacketQuery())).items[1].state == "running":  # noqa: ASYNC110
+                    await anyio.sleep(0.1)
+            living, killed = (await ledger.page(PacketQuery())).items
+        assert (living.state, living.next_step) == ("running", "")
+        assert (killed.state, killed.outcome) == ("ended", "interrupted")
+        assert "ask again" in killed.next_step
+        tasks.cancel_scope.cancel()
+    (tmp_path / "fingerpost.toml").write_text(
+        f'[store]\nurl = "{DATABASE.format(folder=tmp_path)}"\n', encoding="utf-8"
+    )
+    command = [sys.executable, "-m", "fingerpost", "trace", killed.packet_id]
+    shown = await anyio.run_process(command, cwd=tmp_path)
+    assert "interrupted" in shown.stdout.decode()

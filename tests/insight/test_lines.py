@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.events import CallFinished, Event, RouteEnded
+from fingerpost.events import CallFinished, Event, RouteEnded, RouteResumed
 from fingerpost.insight.lines import folded
 from fingerpost.insight.records import PacketLine
 from fingerpost.records import Decision, ErrorKind, NeedVerdict, RouteOutcome
@@ -53,7 +53,10 @@ def test_a_request_waits_for_a_person_and_goes_on() -> None:
     assert (line.state, line.pending_id) == ("waiting", "pen_1")
     approved = [*waiting, decided("cal_1", "pen_1", Decision.APPROVED, packet_id="pkt_1")]
     line = line_of("pkt_1", *approved)
-    assert (line.state, line.pending_id) == ("running", None)
+    assert (line.state, line.outcome, line.pending_id) == ("waiting", "approved", None)
+    approved.append(RouteResumed(packet_id="pkt_1", pending_id="pen_1"))
+    line = line_of("pkt_1", *approved)
+    assert (line.state, line.outcome) == ("running", None)
     ended = RouteEnded(packet_id="pkt_1", outcome=RouteOutcome.ANSWERED, milliseconds=50.0)
     line = line_of("pkt_1", *approved, ended)
     assert (line.state, line.outcome, line.milliseconds) == ("ended", "answered", 170.0)

@@ -424,11 +424,10 @@ async def test_what_nobody_knows_is_a_clear_error(
 
 
 @proves("W2", "F33")
-async def test_of_two_processes_one_runs_it_and_a_question_left_over_runs_nothing(
+async def test_two_processes_that_resume_at_once_give_one_answer_and_leave_no_question(
     tmp_path: Path,
     url: str,
 ) -> None:
-    """The slower one may ask once more, because the permission is spent; a second yes changes nothing."""
     server, store = files(), {"url": url}
     async with (
         opened(tmp_path, server, chooser(), store=store) as one,
@@ -443,13 +442,45 @@ async def test_of_two_processes_one_runs_it_and_a_question_left_over_runs_nothin
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(go_on, one)
             tasks.start_soon(go_on, other)
-        assert RouteOutcome.ANSWERED in {route.outcome for route in routes}
-        for left in await one.calls.approvals.waiting():
-            await one.store.journal.flush()
-            await other.store.journal.flush()
-            again = await other.resume(left, left.approve(by="dana"))
-            assert again.outcome is RouteOutcome.ANSWERED, again.trace
+        assert [route.outcome for route in routes] == [RouteOutcome.ANSWERED] * 2
+        assert len({route.answer for route in routes}) == 1
+        assert await one.calls.approvals.waiting() == []
+        assert await as_remembered(other, routes[-1])
     assert server.calls == [("delete_file", {"path": "a.txt"})]
+
+
+@proves("W2", "C6")
+async def test_two_requests_that_wait_for_one_call_are_both_answered_and_it_runs_once(
+    tmp_path: Path, url: str
+) -> None:
+    server, model, store = files(), chooser(), {"url": url}
+    async with (
+        opened(tmp_path, server, model, store=store) as one,
+        opened(tmp_path, server, model, store=store) as other,
+    ):
+        first = await one.route(WISH, conversation="ses_one")
+        second = await other.route(WISH, conversation="ses_one")
+        assert waits(first).pending_id == waits(second).pending_id
+        done = [await one.resume(first, waits(first).approve(by="dana")), await other.resume(second)]
+        assert [route.packet_id for route in done] == [first.packet_id, second.packet_id]
+        assert [route.outcome for route in done] == [RouteOutcome.ANSWERED] * 2, done[1].trace
+        assert "made once, for 2 requests" in done[1].packet.tool_routing.steps[0].text
+        assert await one.calls.approvals.waiting() == []
+        assert await as_remembered(one, done[0]) and await as_remembered(other, done[1])
+    assert server.calls == [("delete_file", {"path": "a.txt"})]
+
+
+@proves("W2", "C6")
+async def test_two_requests_that_wait_for_one_call_both_hear_the_rejection(tmp_path: Path) -> None:
+    server, model = files(), stubborn()
+    async with opened(tmp_path, server, model) as router:
+        asked = [await router.route(WISH, mode="simple", conversation="ses_one") for _ in range(2)]
+        assert len({waits(route).pending_id for route in asked}) == 1
+        word = waits(asked[0]).reject(by="dana", reason="it is the only copy")
+        done = [await router.resume(asked[0], word), await router.resume(asked[1])]
+        assert {route.answer for route in done} == {"I left a.txt alone, because it is the only copy."}
+        assert [route.packet_id for route in done] == [route.packet_id for route in asked]
+    assert server.calls == []
 
 
 @proves("I3")

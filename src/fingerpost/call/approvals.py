@@ -104,7 +104,7 @@ class Approvals:
             idempotency_key=context.idempotency_key,
         )
         waiting = await self._store.approvals.ask(asked, now=now)
-        if waiting.pending_id == asked.pending_id:
+        if waiting.pending_id == asked.pending_id or context.packet_id in waiting.joined:
             self._events.emit(
                 ApprovalRequested(
                     call_id=context.call_id,
@@ -265,17 +265,18 @@ class Approvals:
 
     def _tell(self, decided: Pending, by: str) -> None:
         subject = decided.call_id or decided.packet_id or decided.pending_id
-        self._events.emit(
-            ApprovalDecided(
-                call_id=subject,
-                packet_id=decided.packet_id or subject,
-                pending_id=decided.pending_id,
-                decision=decided.decision,
-                decided_by=by,
-                reason=decided.decision_reason,
-                edited=decided.edited_arguments is not None,
+        for packet_id in decided.packets or (subject,):
+            self._events.emit(
+                ApprovalDecided(
+                    call_id=subject,
+                    packet_id=packet_id,
+                    pending_id=decided.pending_id,
+                    decision=decided.decision,
+                    decided_by=by,
+                    reason=decided.decision_reason,
+                    edited=decided.edited_arguments is not None,
+                )
             )
-        )
 
 
 def _check(pending: Pending, decision: Decision, edited: Call | None, scope: Scope) -> None:

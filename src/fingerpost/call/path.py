@@ -107,9 +107,11 @@ class CallPath:
         events: EventSink,
         tasks: TaskGroup,
         bounds: Mapping[str, Scope] | None = None,
+        instance: str | None = None,
     ) -> None:
         """`tasks` must be left after `under_way.end`: calls with an idempotency key outlive their callers."""
         self._catalog = catalog
+        self._instance = instance
         self._servers = servers
         self._store = store
         self._settings = settings
@@ -558,7 +560,8 @@ class CallPath:
     def _tell_received(self, wish: ToolCall, context: CallContext) -> None:
         self._tell(context, CallReceived, name=wish.name, arguments=wish.arguments, caller=context.caller,
                    conversation=context.conversation, dry_run=context.dry_run,
-                   idempotency_key=context.idempotency_key)  # fmt: skip
+                   idempotency_key=context.idempotency_key,
+                   instance=self._instance if context.packet_id is None else None)  # fmt: skip
 
     def _refuse(self, context: CallContext, outcome: Outcome) -> None:
         assert outcome.error is not None

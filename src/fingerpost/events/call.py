@@ -37,6 +37,7 @@ class CallReceived(CallEvent):
     conversation: str | None = None
     dry_run: bool = False
     idempotency_key: str | None = None
+    instance: str | None = None  # the process that makes it, where no request asked for it
 
     def summary(self) -> str:
         return f"{self.name} was asked for"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field, replace
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from fingerpost.events.base import Event
 from fingerpost.events.packet import PacketEvent
@@ -21,6 +21,11 @@ from fingerpost.records import (
     Status,
 )
 
+INTERRUPTED: Final = (
+    "the process that worked on it ended before it was done. Look in its trace at what its last call did, "
+    "then ask again."
+)
+
 
 @frozen
 class RouteBegan(PacketEvent):
@@ -34,6 +39,7 @@ class RouteBegan(PacketEvent):
     scopes: tuple[Scope, ...] = ()  # what the caller may use: it holds for whoever goes on with it later
     own_terms: bool = False  # what the caller brought is kept nowhere: nobody else can go on with it
     arms: dict[str, str] = field(default_factory=dict[str, str])  # of rollouts, by name
+    instance: str | None = None  # the process that works on it
 
     def apply(self, packet: Packet) -> Packet:
         context = replace(
@@ -211,6 +217,17 @@ class AnswerGiven(PacketEvent):
 
 
 @frozen
+class RouteResumed(Event):
+    """A request goes on after a person decided about its call."""
+
+    pending_id: str
+    instance: str | None = None  # the process that works on it
+
+    def summary(self) -> str:
+        return f"goes on after {self.pending_id} was decided"
+
+
+@frozen
 class RouteEnded(Event):
     """The journey is over, or waits for a person."""
 
@@ -222,6 +239,8 @@ class RouteEnded(Event):
     handed_back: tuple[str, ...] = ()  # the caller's own tools that are called; their arguments are theirs
 
     def summary(self) -> str:
+        if self.outcome is RouteOutcome.INTERRUPTED:
+            return f"{self.outcome}: {INTERRUPTED}"
         return f"{self.outcome} in {self.milliseconds:.0f} ms"
 
 

@@ -246,6 +246,8 @@ class Counting:
     # -- people and servers -------------------------------------------------------------------------
 
     def _approval_requested(self, sums: Sums, event: ApprovalRequested) -> None:
+        if event.pending_id in self.asked:  # another request waits for the same call
+            return
         sums.counts["approvals_asked"] += 1
         _remember(self.asked, event.pending_id, event.at)
 

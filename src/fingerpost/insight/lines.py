@@ -24,9 +24,11 @@ from fingerpost.events import (
     RequestNarrowed,
     RouteBegan,
     RouteEnded,
+    RouteResumed,
     SubagentBegan,
     ToolsOffered,
 )
+from fingerpost.events.choose import INTERRUPTED
 from fingerpost.insight.records import PacketLine
 from fingerpost.records import Decision, ErrorKind, RouteOutcome
 from fingerpost.store.journal import Recorded
@@ -125,6 +127,10 @@ def _begun(line: PacketLine, event: RouteBegan) -> _Changes:
     return {"mode": event.mode.value, "profile": event.profile, "state": "running", "outcome": None}
 
 
+def _resumed(line: PacketLine, event: RouteResumed) -> _Changes:
+    return {"state": "running", "outcome": None}
+
+
 def _narrowed(line: PacketLine, event: RequestNarrowed) -> _Changes:
     narrowing = event.narrowing
     changes: _Changes = {
@@ -163,14 +169,14 @@ def _approval_requested(line: PacketLine, event: ApprovalRequested) -> _Changes:
 
 
 def _approval_decided(line: PacketLine, event: ApprovalDecided) -> _Changes:
-    """A request goes on when it was approved; a bare call is over: its client makes it again."""
+    """A request waits until somebody goes on with it; a bare call is over: its client makes it again."""
     if line.pending_id not in (None, event.pending_id) or line.state == "ended":
         return {}
     if event.decision is not Decision.APPROVED:
         outcome = RouteOutcome.DECLINED if line.kind == "request" else ErrorKind.CANCELLED
         return {"state": "ended", "outcome": outcome.value, "pending_id": None}
     if line.kind == "request":
-        return {"state": "running", "outcome": None, "pending_id": None}
+        return {"state": "waiting", "outcome": event.decision.value, "pending_id": None}
     return {"state": "ended", "outcome": "approved", "pending_id": None}
 
 
@@ -211,6 +217,7 @@ def _route_ended(line: PacketLine, event: RouteEnded) -> _Changes:
         "outcome": event.outcome.value,
         "milliseconds": (line.milliseconds or 0.0) + event.milliseconds,
         "pending_id": line.pending_id if event.outcome is RouteOutcome.WAITING else None,
+        "next_step": INTERRUPTED if event.outcome is RouteOutcome.INTERRUPTED else "",
     }
 
 
@@ -230,6 +237,7 @@ def _nothing(line: PacketLine, event: PacketReceived) -> _Changes:
 _MEANING: Final[dict[type[Event], Callable[[PacketLine, Any], _Changes]]] = {
     PacketReceived: _nothing,
     RouteBegan: _begun,
+    RouteResumed: _resumed,
     RequestNarrowed: _narrowed,
     ToolsOffered: _offered,
     ModelAnswered: _model_answered,

@@ -28,6 +28,7 @@ class PacketLine:
     profile: str | None = None
     state: Literal["running", "waiting", "ended"] = "running"
     outcome: str | None = None  # a `RouteOutcome`; of a bare call: "succeeded" or the kind of its error
+    next_step: str = ""  # what to do about a request that nobody works on any more
     need: str | None = None  # a `NeedVerdict`
     considered: int = 0
     offered: int = 0

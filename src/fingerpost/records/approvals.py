@@ -57,6 +57,12 @@ class Pending:
     call_id: str | None = None  # of the call that asked first, so that its trace shows the decision
     definition_fingerprint: str | None = None
     idempotency_key: str | None = None  # of the call that asked first
+    joined: tuple[str, ...] = ()  # further requests that wait for this very call
+
+    @property
+    def packets(self) -> tuple[str, ...]:
+        """The requests that wait for this call, the one that asked first at the front."""
+        return (*(() if self.packet_id is None else (self.packet_id,)), *self.joined)
 
     @property
     def call(self) -> str:

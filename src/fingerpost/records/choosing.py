@@ -29,6 +29,7 @@ class RouteOutcome(StrEnum):
     FAILED = "failed"  # everything was tried; guidance is the answer
     HANDED_BACK = "handed_back"  # the model calls tools of the caller's own: it is their turn
     LIMITED = "limited"  # turns, tokens, seconds or money ran out
+    INTERRUPTED = "interrupted"  # the process that worked on it is gone
     LEFT = "left"  # whoever asked is gone, or we were stopped: nobody gets an answer
 
 

@@ -44,6 +44,7 @@ from fingerpost.records import (
     UsageProfile,
 )
 from fingerpost.router.conversations import recall
+from fingerpost.router.elsewhere import alone
 from fingerpost.router.guide import Guide, packet_of
 from fingerpost.router.journeys.endings import broken_off
 from fingerpost.router.journeys.journey import House, Journey
@@ -90,6 +91,7 @@ class Answerer:
         switches: Switches,
         learn: Learn,
         profiles: Profiles,
+        instance: str,
     ) -> None:
         self._settings = settings
         self._profiles = profiles
@@ -126,6 +128,7 @@ class Answerer:
             summaries=Summaries(),
             usage=self._use,
             profiles=profiles,
+            instance=instance,
         )
 
     async def route(self, text: str, asking: Asking) -> Route:
@@ -142,19 +145,33 @@ class Answerer:
         asking["history"] = await recall(self._store, conversation, caller=asking.get("caller"))
         return asking
 
-    async def resume(self, what: str, approval: Approval | None, asking: Asking) -> Route:
-        """Go on with a request that waited for a person. Whoever comes second finds it done."""
+    async def resume(
+        self, what: str, approval: Approval | None, asking: Asking, *, packet_id: str | None = None
+    ) -> Route:
+        """Go on with a request that waited for a person. Whoever comes second finds it done.
+
+        Of several that wait for one call: the one that is named, else the first that has not gone on.
+        """
         pending = await self._waiting(what)
-        lock = self._resuming.setdefault(pending.packet_id or what, anyio.Lock())
-        async with lock:
+        packet_id = packet_id or await self._next_of(pending)
+        lock = self._resuming.setdefault(packet_id or what, anyio.Lock())
+        async with lock, alone(self._store, f"packet {packet_id or what}", self._house.instance):
             pending = await self._waiting(what)
-            known, journey = await self._remembered(pending, asking)
+            known, journey = await self._remembered(pending, asking, packet_id)
 
             async def go_on() -> Route:
                 standing = pending if approval is None else await self._decided(approval)
                 return await within_limits(journey, lambda journey: resume(journey, standing, known))
 
             return await self._watched(journey, go_on)
+
+    async def _next_of(self, pending: Pending) -> str | None:
+        """The first request that waits for this call and has not gone on; else the first of all."""
+        for packet_id in pending.packets if pending.joined else ():
+            known = await remembered(self._store, packet_id)
+            if known.outcome is RouteOutcome.WAITING:
+                return packet_id
+        return pending.packet_id
 
     async def _waiting(self, what: str) -> Pending:
         pending = await self._house.calls.approvals.get(what)
@@ -354,6 +371,7 @@ class Answerer:
                 working_directory=journey.asking.get("working_directory"),
                 own_terms=journey.brought.own_terms,
                 arms=journey.arms,
+                instance=self._house.instance,
             )
         )
 
@@ -371,8 +389,10 @@ class Answerer:
             raise ConfigError(message, hint="Set models.prime (or models.lite), or use the mode keyless.")
         return mode
 
-    async def _remembered(self, pending: Pending, asking: Asking) -> tuple[Remembered, Journey]:
-        known = None if pending.packet_id is None else await remembered(self._store, pending.packet_id)
+    async def _remembered(
+        self, pending: Pending, asking: Asking, packet_id: str | None
+    ) -> tuple[Remembered, Journey]:
+        known = None if packet_id is None else await remembered(self._store, packet_id)
         packet = None if known is None else known.packet
         if known is None or packet is None or packet.context.mode is None:
             message = f"{pending.pending_id} belongs to a single call, not to a request"

@@ -1,18 +1,27 @@
-"""What other processes change in the store we share, taken over here a moment later."""
+"""What other processes on the same store do: what they change, what they work on, whether they are alive."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Final
 
 import anyio
 
 from fingerpost.errors import StoreError
+from fingerpost.events import CallFinished, CallReceived, Event, RouteBegan, RouteEnded, RouteResumed
+from fingerpost.records import ErrorKind, RouteOutcome
+from fingerpost.store import Store
+from fingerpost.store.instances import Instance
 
 log = logging.getLogger("fingerpost.router")
 
 READ_AGAIN_S: Final = 3.0
+BEATS_A_LEASE: Final = 5  # a beat may be late, and the next too
+LOOK_AGAIN_S: Final = 0.1
+_WINDOW: Final = 5_000  # numbers of the journal looked through at a time
+_WORK: Final = (RouteBegan.kind, RouteResumed.kind, RouteEnded.kind, CallReceived.kind, CallFinished.kind)
 
 
 async def keep_up(*readers: Callable[[], Awaitable[None]]) -> None:
@@ -24,3 +33,88 @@ async def keep_up(*readers: Callable[[], Awaitable[None]]) -> None:
                 await read()
             except StoreError as error:
                 log.warning("what other processes changed could not be read: %s", error)
+
+
+# -- processes that are gone --------------------------------------------------------------------------
+
+
+async def keep_alive(store: Store, instance: str, *, lease_s: float) -> None:
+    """Say that this process is alive, and record what others left when they were killed. Until cancelled."""
+    while True:
+        try:
+            await store.instances.beat(instance, lease_s=lease_s)
+            await record_interrupted(store)
+        except StoreError as error:
+            log.warning("that this process is alive could not be recorded: %s", error)
+        await anyio.sleep(lease_s / BEATS_A_LEASE)
+
+
+@asynccontextmanager
+async def alone(store: Store, name: str, instance: str) -> AsyncGenerator[None]:
+    """Entered when no other process that is alive works on this. What was done is on record at the end."""
+    while not await _claimed(store, name, instance):  # noqa: ASYNC110 - other processes tell nobody
+        await anyio.sleep(LOOK_AGAIN_S)
+    try:
+        yield
+    finally:
+        with anyio.CancelScope(shield=True):
+            try:
+                await store.journal.flush()
+            finally:
+                await store.instances.release(name, instance)
+
+
+async def _claimed(store: Store, name: str, instance: str) -> bool:
+    with anyio.CancelScope(shield=True):  # a claim that nobody knows of would never be released
+        return await store.instances.claim(name, instance)
+
+
+async def record_interrupted(store: Store) -> None:
+    """End in the journal what processes worked on that are gone: else it would run for ever.
+
+    A process that was only away for long, and goes on, records its own end later; that one counts.
+    """
+    for instance in await store.instances.gone():
+        left = await _left_by(store, instance)
+        await store.journal.append(*left)  # once, also where two processes do so
+        await store.instances.end(instance.instance_id)
+
+
+async def _left_by(store: Store, instance: Instance) -> list[Event]:
+    """How everything ended that this process began and never ended."""
+    running: dict[str, Event] = {}
+    last, after = await store.journal.last_seq(), instance.since_seq
+    while after < last:
+        end = min(after + _WINDOW, last)
+        for entry in await store.journal.events(kinds=_WORK, after_seq=after, up_to_seq=end, limit=_WINDOW):
+            event = entry.event
+            assert event.packet_id is not None
+            if isinstance(event, RouteBegan | RouteResumed | CallReceived):
+                bare = not isinstance(event, CallReceived) or event.packet_id == event.call_id
+                if bare and event.instance == instance.instance_id:
+                    running[event.packet_id] = event
+                elif bare:  # another process goes on with it
+                    running.pop(event.packet_id, None)
+            elif isinstance(event, RouteEnded) or getattr(event, "call_id", None) == event.packet_id:
+                running.pop(event.packet_id, None)
+        after = end
+    return [_interrupted(event) for event in running.values()]
+
+
+def _interrupted(begun: Event) -> Event:
+    event_id = f"evt_interrupted_{begun.event_id}"
+    if isinstance(begun, CallReceived):
+        detail = "the process that made the call ended; whether the call took effect is unknown"
+        return CallFinished(
+            event_id=event_id,
+            packet_id=begun.packet_id,
+            call_id=begun.call_id,
+            tool=begun.name,
+            success=False,
+            error=ErrorKind.UNKNOWN,
+            detail=detail,
+            milliseconds=0.0,
+        )
+    return RouteEnded(
+        event_id=event_id, packet_id=begun.packet_id, outcome=RouteOutcome.INTERRUPTED, milliseconds=0.0
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, suppress
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -24,7 +24,14 @@ from fingerpost.call.execution import Background, BreakerState
 from fingerpost.call.lessons import lesson
 from fingerpost.call.path import CallPath
 from fingerpost.catalog import Catalog, Snapshot
-from fingerpost.errors import CallError, ConfigError, ServerUnavailable, UnknownServer, UnknownTool
+from fingerpost.errors import (
+    CallError,
+    ConfigError,
+    ServerUnavailable,
+    StoreError,
+    UnknownServer,
+    UnknownTool,
+)
 from fingerpost.events import EventSink, Fanout, LiveFeed, ProfilesChanged
 from fingerpost.records import (
     Approval,
@@ -49,7 +56,7 @@ from fingerpost.records import (
 )
 from fingerpost.router.arguments import check_arguments
 from fingerpost.router.arrivals import Arrivals
-from fingerpost.router.elsewhere import keep_up
+from fingerpost.router.elsewhere import keep_alive, keep_up
 from fingerpost.router.given import ModelNames, close_given, names_of
 from fingerpost.router.intake import Intake
 from fingerpost.router.learning import Learning
@@ -117,6 +124,7 @@ class Router:
         self._specs = tuple(servers)
         self._functions: dict[str, FunctionServer] = {}  # what was registered at run time, by server
         self._stack = AsyncExitStack()
+        self.instance = new_id("ins")  # this process, among others on the same store
         self._opened = False  # ever
         self._open = False
 
@@ -159,6 +167,7 @@ class Router:
                 events=self.events,
                 tasks=tasks,
                 bounds=self.profiles.bounds,
+                instance=self.instance,
             )
             self._arrivals = Arrivals(
                 self.servers,
@@ -184,6 +193,10 @@ class Router:
             self._tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(self._tasks.cancel_scope.cancel)
             self._tasks.start_soon(keep_up, self.shutters.read, trust.read)
+            lease_s = self.settings.store.lease_seconds
+            await self.store.instances.beat(self.instance, lease_s=lease_s)
+            stack.push_async_callback(self._end_instance)
+            self._tasks.start_soon(partial(keep_alive, self.store, self.instance, lease_s=lease_s))
             stack.push_async_callback(self.calls.under_way.end)  # while everything is there to record it
             self.background = await stack.enter_async_context(Background[Outcome]())
             self._stack = stack.pop_all()
@@ -211,6 +224,10 @@ class Router:
         self.servers.start(*names)
         await self.servers.settled(timeout=self._patience if timeout is None else timeout)
         return self.servers.statuses
+
+    async def _end_instance(self) -> None:
+        with suppress(StoreError):  # others find out by themselves
+            await self.store.instances.end(self.instance)
 
     @property
     def _patience(self) -> float:
@@ -268,15 +285,24 @@ class Router:
                 yield item
 
     async def resume(
-        self, waiting: Route | Pending | str, approval: Approval | None = None, **asking: Unpack[Asking]
+        self,
+        waiting: Route | Pending | str,
+        approval: Approval | None = None,
+        *,
+        packet_id: str | None = None,
+        **asking: Unpack[Asking],
     ) -> Route:
         """Go on with a request that waited for a person, in this process or after a restart.
 
         `approval` is their word, from `pending.approve(by=…)` or `pending.reject(by=…)`; None where it
-        was given elsewhere. The stored call runs: no model is asked for it again.
+        was given elsewhere. The stored call runs: no model is asked for it again. Where several requests
+        wait for one call, it runs once; a route, or `packet_id`, says which of them goes on, else the
+        first that has not.
         """
         async with self._request():
-            return await (await self._ready_answerer()).resume(_pending_id(waiting), approval, asking)
+            named = packet_id or (None if isinstance(waiting, str | Pending) else waiting.packet_id)
+            answerer = await self._ready_answerer()
+            return await answerer.resume(_pending_id(waiting), approval, asking, packet_id=named)
 
     async def reply(self, asked: Route, answer: str, **asking: Unpack[Asking]) -> Route:
         """Go on with a request after the person answered its question (`asked.question`)."""
@@ -329,6 +355,7 @@ class Router:
                 switches=self.switches,
                 learn=self.learn,
                 profiles=self.profiles,
+                instance=self.instance,
             )
         return self._answerer
 

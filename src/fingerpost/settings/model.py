@@ -144,6 +144,13 @@ class StoreSettings(Section):
     flush_ms: float = Field(
         default=100.0, ge=0, le=1000, description="How long writes wait to share one flush"
     )
+    lease_seconds: float = Field(
+        default=30.0,
+        ge=1,
+        le=3600,
+        description="Silence after which another process on this store counts as gone, its requests as "
+        "interrupted, s",
+    )
 
 
 class LimitSettings(Section):

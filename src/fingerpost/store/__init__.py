@@ -1,5 +1,5 @@
 """What Fingerpost remembers: journal, audit trail, pins, usage, choices, confidences, approvals, grants,
-cache, tokens, keys, shutters, evals, memories.
+cache, tokens, keys, shutters, evals, memories, running processes.
 
 The only package that knows the database library. SQLite by default, PostgreSQL by URL.
 """

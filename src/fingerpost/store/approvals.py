@@ -27,6 +27,8 @@ from fingerpost.store.schema import approvals
 from fingerpost.store.statements import insert_new
 from fingerpost.store.writer import Writer
 
+MOST_JOINED = 100  # requests that wait for one call
+
 
 @frozen
 class _Verdict:
@@ -89,6 +91,22 @@ class Approvals:
             lambda connection: [
                 _pending(row, moment) for row in connection.execute(_recent(decided, limit, before, moment))
             ]
+        )
+
+    async def expired(self, *, since: datetime, now: datetime | None = None) -> list[Pending]:
+        """Calls whose time was over between then and now before anybody decided, oldest first."""
+        moment = now or utc_now()
+        query = (
+            select(approvals)
+            .where(
+                approvals.c.decision == Decision.WAITING.value,
+                approvals.c.expires <= moment,
+                approvals.c.expires > since,
+            )
+            .order_by(approvals.c.created)
+        )
+        return await self._database.read(
+            lambda connection: [_pending(row, moment) for row in connection.execute(query)]
         )
 
     async def last_word(
@@ -168,9 +186,21 @@ def _ask_one(connection: Connection, question: _Question) -> Pending:
     for row in connection.execute(_waiting(question.now).where(alike)):
         waiting = _pending(row, question.now)
         if _asked(waiting) == _asked(asked):
-            return waiting
+            return _join(connection, waiting, asked.packet_id)
     _add(connection, [asked])
     return asked
+
+
+def _join(connection: Connection, waiting: Pending, packet_id: str | None) -> Pending:
+    """One more request waits for the same call."""
+    if packet_id is None or packet_id in waiting.packets or len(waiting.joined) >= MOST_JOINED:
+        return waiting
+    joined = replace(waiting, joined=(*waiting.joined, packet_id))
+    record = to_json(joined).decode()
+    connection.execute(
+        update(approvals).where(approvals.c.pending_id == waiting.pending_id).values(record=record)
+    )
+    return joined
 
 
 def _asked(pending: Pending) -> tuple[str, str | None, str | None]:

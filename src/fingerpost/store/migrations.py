@@ -132,6 +132,13 @@ _IDEMPOTENCY = (
     "CREATE INDEX idempotency_keys_expires ON idempotency_keys (expires)",
 )
 
+_INSTANCES = (
+    """CREATE TABLE instances (
+        instance_id TEXT NOT NULL PRIMARY KEY, seen BIGINT NOT NULL, lease_s DOUBLE PRECISION NOT NULL,
+        since_seq BIGINT NOT NULL)""",
+    "CREATE TABLE claims (name TEXT NOT NULL PRIMARY KEY, instance_id TEXT NOT NULL)",
+)
+
 
 @frozen(kw_only=False)
 class Step:
@@ -161,6 +168,7 @@ STEPS: tuple[Step, ...] = (
     Step(8, _running(_LEARNING)),
     Step(9, _running(_PIN_REVISION)),
     Step(10, _running(_IDEMPOTENCY)),
+    Step(11, _running(_INSTANCES)),
 )
 
 

@@ -244,3 +244,19 @@ thresholds = Table(
     Column("reason", ExactText, nullable=False),
     Column("samples", BigInteger, nullable=False),
 )
+
+instances = Table(
+    "instances",
+    metadata,
+    Column("instance_id", ExactText, primary_key=True),
+    Column("seen", Moment, nullable=False),
+    Column("lease_s", Double, nullable=False),
+    Column("since_seq", BigInteger, nullable=False),
+)
+
+claims = Table(
+    "claims",
+    metadata,
+    Column("name", ExactText, primary_key=True),
+    Column("instance_id", ExactText, nullable=False),
+)

@@ -23,6 +23,7 @@ from fingerpost.store.evals import Evals
 from fingerpost.store.feedback import FeedbackBook
 from fingerpost.store.grants import Grants
 from fingerpost.store.idempotency import IdempotencyKeys
+from fingerpost.store.instances import Instances
 from fingerpost.store.journal import Journal
 from fingerpost.store.keys import Keys
 from fingerpost.store.learned import LearnedBook
@@ -63,6 +64,7 @@ class Store:
         self.idempotency = IdempotencyKeys(database, writer)
         self.evals = Evals(database, writer)
         self.memories = Memories(database, writer)
+        self.instances = Instances(database, writer)
 
     @classmethod
     @asynccontextmanager

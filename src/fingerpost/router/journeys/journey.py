@@ -76,6 +76,7 @@ class House:
     summaries: Summaries
     usage: Callable[[], Awaitable[Mapping[str, UsageProfile]]]  # of tools, where instructions may follow it
     profiles: Mapping[str, ProfileSettings]
+    instance: str  # this process, among others on the same store
 
 
 class Asked:

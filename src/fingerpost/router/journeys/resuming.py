@@ -16,6 +16,8 @@ from fingerpost.events import (
     RequestNarrowed,
     RouteBegan,
     RouteEnded,
+    RouteResumed,
+    ToolResultInjected,
     rebuild,
 )
 from fingerpost.frozen import frozen
@@ -27,7 +29,6 @@ from fingerpost.records import (
     JsonObject,
     Mode,
     Narrowing,
-    Outcome,
     Packet,
     PacketState,
     Pending,
@@ -35,8 +36,11 @@ from fingerpost.records import (
     RouteOutcome,
     Scope,
     Selection,
+    Step,
     ToolCall,
+    ToolResult,
 )
+from fingerpost.router.elsewhere import alone
 from fingerpost.router.journeys import acting, agents, endings, keyless, reacting, staged
 from fingerpost.router.journeys.journey import Journey
 from fingerpost.router.journeys.questions import understood, waits
@@ -93,6 +97,10 @@ async def resume(journey: Journey, pending: Pending, known: Remembered) -> Route
         return endings.waiting_for(journey, pending)
     if _is_done(journey, pending) and (over := _over(journey, known)) is not None:
         return over
+    told = RouteResumed(
+        packet_id=journey.packet.packet_id, pending_id=pending.pending_id, instance=journey.house.instance
+    )
+    journey.tell(told)
     waiting: Pending | None = None
     calls = (pending, *await _others(journey, pending, known))
     for each in calls:
@@ -162,7 +170,42 @@ async def answered(journey: Journey, question: Question, answer: str) -> Route:
 
 
 async def _carry_out(journey: Journey, pending: Pending) -> Route | None:
-    """Do what was decided about one call. A route where it has to wait once more."""
+    """Do what was decided about one call, once for all requests that wait for it.
+
+    A route where it has to wait once more.
+    """
+    if not pending.joined:
+        return await _carry_out_alone(journey, pending)
+    house = journey.house
+    async with alone(house.store, f"call {pending.pending_id}", house.instance):
+        made = await _made_for_another(journey, pending)
+        if made is None:
+            return await _carry_out_alone(journey, pending)
+        result, step = made
+        selection = Selection(tool=pending.tool, arguments=step.arguments)
+        _tell_status(journey, pending, selection, success=step.success)
+        said = f"This call was made once, for {len(pending.packets)} requests that waited for its approval."
+        told = replace(step, text=f"{said}\n{step.text}")
+        journey.tell(ToolResultInjected(packet_id=journey.packet.packet_id, result=result, step=told))
+    return None
+
+
+async def _made_for_another(journey: Journey, pending: Pending) -> tuple[ToolResult, Step] | None:
+    """The result of this call, where another request has it already."""
+    if pending.decision is not Decision.APPROVED:
+        return None
+    for packet_id in pending.packets:
+        found = await journey.house.store.journal.events(
+            packet_id=packet_id, kinds=(ToolResultInjected.kind,)
+        )
+        for entry in found:
+            event = entry.event
+            if isinstance(event, ToolResultInjected) and event.step and event.step.call_id == pending.call_id:
+                return event.result, event.step
+    return None
+
+
+async def _carry_out_alone(journey: Journey, pending: Pending) -> Route | None:
     wish = ToolCall(name=pending.tool, arguments=pending.arguments)
     if pending.decision is Decision.APPROVED:
         acting.schedule_calls(journey, (wish,))
@@ -172,13 +215,13 @@ async def _carry_out(journey: Journey, pending: Pending) -> Route | None:
     selection = Selection(tool=pending.tool, arguments=arguments)
     if waits(outcome):
         return await endings.waiting(journey, outcome, selection)
-    _tell_status(journey, pending, selection, outcome)
+    _tell_status(journey, pending, selection, success=outcome.success)
     note_outcome(journey, outcome)
     acting.inject(journey, selection, outcome)
     return None
 
 
-def _tell_status(journey: Journey, pending: Pending, selection: Selection, outcome: Outcome) -> None:
+def _tell_status(journey: Journey, pending: Pending, selection: Selection, *, success: bool) -> None:
     status = journey.packet.tool_routing.execution_status
     if status not in (ExecutionStatus.AWAITING_CONFIDENCE, ExecutionStatus.APPROVED):
         acting.selected(journey, selection)  # the turn's first call is done: this is the next one
@@ -189,7 +232,7 @@ def _tell_status(journey: Journey, pending: Pending, selection: Selection, outco
         return
     if status is ExecutionStatus.AWAITING_CONFIDENCE:
         acting.status(journey, ExecutionStatus.APPROVED, f"by {pending.decided_by}")
-    acting.status(journey, ExecutionStatus.EXECUTED if outcome.success else ExecutionStatus.FAILED)
+    acting.status(journey, ExecutionStatus.EXECUTED if success else ExecutionStatus.FAILED)
 
 
 async def go_on(journey: Journey) -> Route:

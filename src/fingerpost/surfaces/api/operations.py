@@ -34,11 +34,13 @@ def all_operations(
 ) -> tuple[Operation, ...]:
     """All of them, the description of all of them last."""
     waiting = Waiting(router.calls.approvals, router.events)
+    resuming = Resuming(router, tasks)
+    tasks.start_soon(resuming.end_expired)
     operations = (
         *Desk(router, address=address, doors=doors, sessions=sessions).operations(),
         *Packets(ledger, router.store.journal, waiting, streams).operations(),
         *Counter(router, streams).operations(),
-        *Inbox(router, Resuming(router, tasks)).operations(),
+        *Inbox(router, resuming).operations(),
         *resources.operations(router, ledger, loaded),
     )
     return (*operations, *Description(operations, address=address).operations())

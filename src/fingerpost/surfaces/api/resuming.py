@@ -10,18 +10,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
 
+import anyio
 from anyio.abc import TaskGroup
 
-from fingerpost.errors import FingerpostError
-from fingerpost.events import RouteBegan
-from fingerpost.records import Pending, Principal, utc_now
+from fingerpost.errors import FingerpostError, StoreError
+from fingerpost.events import RouteBegan, RouteEnded
+from fingerpost.records import Decision, Pending, Principal, RouteOutcome, utc_now
 from fingerpost.router import Router
 from fingerpost.surfaces.web.asgi import Fault
 from fingerpost.surfaces.web.reach import Reach, reach_of
 
 log = logging.getLogger("fingerpost.api")
 
+LOOK_EVERY_S: Final = 1.0
+LOOKED_BACK: Final = timedelta(days=1)  # for calls whose time was over while nothing was running here
 _NO_REQUEST = "The call belongs to no request: its client makes it again, and then it runs."
 _THEIRS = (
     "The program that asked goes on with it: at once where it still waits, else when it next sends a message "
@@ -39,24 +44,52 @@ class Resuming:
         self._under_way: set[str] = set()
 
     async def start(self, pending: Pending) -> str | None:
-        """Go on with the request of this call. None: it goes on; else why it does not."""
+        """Go on with every request that waits for this call. None: one goes on; else why none does."""
         if pending.packet_id is None:
             return _NO_REQUEST
-        begun = await self._begun(pending.packet_id)
-        if any(event.own_terms for event in begun):
+        notes = [await self._start_one(pending, packet_id) for packet_id in pending.packets]
+        return None if None in notes else notes[0]
+
+    async def _start_one(self, pending: Pending, packet_id: str) -> str | None:
+        begun = await self._begun(packet_id)
+        if any(event.own_terms for event in begun) and pending.decision is not Decision.EXPIRED:
             return _THEIRS.format(seconds=self._router.settings.call.grant_seconds)
         reach = await self._reach(pending, begun)
         if reach is None:
             return _NOT_KNOWN
-        if pending.packet_id not in self._under_way:
-            self._under_way.add(pending.packet_id)
-            self._tasks.start_soon(self._run, pending, pending.packet_id, reach)
+        if packet_id not in self._under_way:
+            self._under_way.add(packet_id)
+            self._tasks.start_soon(self._run, pending, packet_id, reach)
         return None
+
+    async def end_expired(self) -> None:
+        """End requests whose call nobody decided about in time, whoever asked them. Until cancelled."""
+        ended: set[str] = set()
+        while True:
+            try:
+                for pending in await self._router.store.approvals.expired(since=utc_now() - LOOKED_BACK):
+                    if pending.pending_id not in ended:
+                        ended.add(pending.pending_id)
+                        await self._end(pending)
+            except StoreError as error:  # it may be back in a moment
+                log.warning("calls that nobody decided about in time could not be read: %s", error)
+            await anyio.sleep(LOOK_EVERY_S)
+
+    async def _end(self, pending: Pending) -> None:
+        for packet_id in pending.packets:
+            ends = await self._router.store.journal.events(packet_id=packet_id, kinds=(RouteEnded.kind,))
+            last = ends[-1].event if ends else None
+            if isinstance(last, RouteEnded) and last.outcome is RouteOutcome.WAITING:
+                await self._start_one(pending, packet_id)
 
     async def _run(self, pending: Pending, packet_id: str, reach: Reach) -> None:
         try:
             await self._router.resume(
-                pending.pending_id, caller=pending.caller, profile=reach.profile, scopes=reach.scopes
+                pending.pending_id,
+                packet_id=packet_id,
+                caller=pending.caller,
+                profile=reach.profile,
+                scopes=reach.scopes,
             )
         except FingerpostError as error:
             log.warning("%s could not go on after %s was decided: %s", packet_id, pending.pending_id, error)

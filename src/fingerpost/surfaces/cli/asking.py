@@ -32,6 +32,7 @@ EXIT_CODES: Final = {
     RouteOutcome.FAILED: 1,
     RouteOutcome.LIMITED: 1,
     RouteOutcome.LEFT: 1,
+    RouteOutcome.INTERRUPTED: 1,
     RouteOutcome.WAITING: 4,
     RouteOutcome.ASKED: 5,
 }

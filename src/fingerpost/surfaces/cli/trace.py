@@ -36,6 +36,9 @@ def trace(identity: str, config: Path | None, servers: Path | None, as_json: boo
     """
 
     async def work(store: Store, _: Settings) -> int:
+        from fingerpost.router.elsewhere import record_interrupted
+
+        await record_interrupted(store)
         events = await events_of(store, identity)
         if not events:
             click.echo(f"Nothing is recorded under {identity}.", err=True)

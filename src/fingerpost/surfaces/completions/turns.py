@@ -143,7 +143,7 @@ class Turns:
             settled = await self._decided(route.pending, until - time.monotonic(), listener)
             if not settled or len(routes) > MOST_WAITS:
                 break
-            route = await self._resumed(route.pending.pending_id, asking, listener)
+            route = await self._resumed(route.pending.pending_id, asking, listener, route.packet_id)
             routes.append(route)
         return routes
 
@@ -179,10 +179,12 @@ class Turns:
         message = "a stream ended without its route"
         raise RuntimeError(message)
 
-    async def _resumed(self, pending_id: str, asking: Asking, listener: Listener | None) -> Route:
+    async def _resumed(
+        self, pending_id: str, asking: Asking, listener: Listener | None, packet_id: str | None = None
+    ) -> Route:
         asking = asking.copy()
         if listener is None:
-            return await self._router.resume(pending_id, **asking)
+            return await self._router.resume(pending_id, packet_id=packet_id, **asking)
         routes: list[Route] = []
         failures: list[Exception] = []
         send, receive = anyio.create_memory_object_stream[str](float("inf"))
@@ -196,7 +198,7 @@ class Turns:
         async def run() -> None:
             with send:
                 try:
-                    routes.append(await self._router.resume(pending_id, **asking))
+                    routes.append(await self._router.resume(pending_id, packet_id=packet_id, **asking))
                 except Exception as error:  # noqa: BLE001 - raised below; the group would wrap it
                     failures.append(error)
 
@@ -258,7 +260,7 @@ class Turns:
     async def _is_over(self, pending_id: str, route: Route) -> bool:
         """Whether this route is what came of that call."""
         pending = await self._router.store.approvals.get(pending_id)
-        return pending is None or pending.packet_id == route.packet_id
+        return pending is None or route.packet_id in pending.packets
 
     async def _decided(self, pending: Pending, seconds: float, listener: Listener | None) -> bool:
         if pending.decision is not Decision.WAITING:

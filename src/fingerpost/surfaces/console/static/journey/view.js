@@ -11,6 +11,8 @@ export const OUTCOMES = {
   answered: ["good", "answered"],
   succeeded: ["good", "succeeded"],
   waiting: ["warn", "waits for a person"],
+  approved: ["info", "approved, not gone on with yet"],
+  interrupted: ["bad", "interrupted: its process ended"],
   asked: ["info", "asks back"],
   declined: ["plain", "declined"],
   failed: ["bad", "failed"],
