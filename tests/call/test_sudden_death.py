@@ -148,6 +148,7 @@ async def test_a_request_of_a_killed_process_is_interrupted_and_one_of_a_living_
     tmp_path: Path,
 ) -> None:
     assert killed_at(tmp_path, "routed") == "routed"
+    packet_id = ""
     async with router_for(tmp_path, "silent") as router, anyio.create_task_group() as tasks:
         await router.connect()
         tasks.start_soon(partial(router.route, "Use notes/write_note", caller="trusted"))
@@ -162,10 +163,11 @@ async def test_a_request_of_a_killed_process_is_interrupted_and_one_of_a_living_
         assert (living.state, living.next_step) == ("running", "")
         assert (killed.state, killed.outcome) == ("ended", "interrupted")
         assert "ask again" in killed.next_step
+        packet_id = killed.packet_id
         tasks.cancel_scope.cancel()
     (tmp_path / "fingerpost.toml").write_text(
         f'[store]\nurl = "{DATABASE.format(folder=tmp_path)}"\n', encoding="utf-8"
     )
-    command = [sys.executable, "-m", "fingerpost", "trace", killed.packet_id]
+    command = [sys.executable, "-m", "fingerpost", "trace", packet_id]
     shown = await anyio.run_process(command, cwd=tmp_path)
     assert "interrupted" in shown.stdout.decode()
