@@ -14,7 +14,9 @@ import pytest
 from fingerpost import Router
 from fingerpost.records import Era, ServerSpec
 from fingerpost.servers.own_era import OFTEN
-from fingerpost.testing import served
+from fingerpost.testing import ScriptedModel, calls, served
+from tests.api import kit as api
+from tests.completions import kit as chat
 from tests.conformance.fixture_server import application
 from tests.conformance.gateway import PATIENCE_S, connected, serving, settings
 from tests.conformance.probe import Probe
@@ -207,6 +209,51 @@ async def test_a_key_of_ours_never_goes_along(tmp_path: Path) -> None:
                 ann = Caller(http, f"{address}/mcp", MODERN, {"Authorization": f"Bearer {key}"})
                 await ann.ask(*REQUESTS[0], 1)
     assert probe.asked("tools/call")
+    assert not [arrival for arrival in probe.arrivals if "fp_" in arrival.everything]
+
+
+@proves("B9", "B13")
+@pytest.mark.parametrize("forward", [True, False])
+async def test_over_the_api_and_in_a_chat_too_the_callers_own_key_goes_where_it_was_set_up(
+    tmp_path: Path, forward: bool
+) -> None:
+    """Never where it was not; never a key of ours; and it is kept nowhere."""
+    model = ScriptedModel(
+        lambda request: (
+            calls(("test_simple_text", {})) if request.messages[-1].role == "user" else "It says hello."
+        )
+    )
+    probe = Probe(application())
+    async with served(probe) as upstream:
+        server = ServerSpec(
+            name="probed",
+            transport="http",
+            url=f"{upstream}/mcp",
+            prefix=False,
+            forward_authorization=forward,
+        )
+        async with Router([server], settings=settings(tmp_path), model=model) as router:
+            await connected(router)
+            _, key = await router.store.keys.add("ann")
+            own = {"X-API-Key": key, "Authorization": CALLERS_OWN["Authorization"]}
+            async with api.served(router) as console, chat.served(router) as (address, _):
+                call: Object = {"tool": "probed/test_simple_text", "arguments": {}}
+                for headers in (own, {"X-API-Key": key, "Authorization": f"Bearer {key}"}):
+                    reply = await console.post("/api/call", call, headers=headers)
+                    assert reply.json()["success"], reply.text
+                question = {"role": "user", "content": "Use the tool test_simple_text"}
+                body: Object = {"model": "fingerpost", "messages": [question]}
+                async with (
+                    aiohttp.ClientSession() as http,
+                    http.post(f"{address}/v1/chat/completions", json=body, headers=own) as answer,
+                ):
+                    assert answer.status == 200, await answer.text()
+            await router.store.journal.flush()
+            kept = "".join(str(entry.event) for entry in await router.store.journal.events(limit=10_000))
+    sent = [arrival.headers.get("authorization") for arrival in probe.asked("tools/call")]
+    theirs = CALLERS_OWN["Authorization"] if forward else None
+    assert sent == [theirs, None, theirs]
+    assert SECRET not in kept
     assert not [arrival for arrival in probe.arrivals if "fp_" in arrival.everything]
 
 

@@ -474,6 +474,8 @@ class CallPath:
     async def _execute(
         self, ready: Ready, leave: Permit, context: CallContext, passage: Passage | None
     ) -> Execution:
+        if passage is None and context.authorization is not None:
+            passage = Passage(authorization=context.authorization)
         with Progress(ready.card, ready.call.arguments, context, events=self._events) as progress:
             return await self.runner.run(
                 ready.call,

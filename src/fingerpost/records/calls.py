@@ -41,6 +41,7 @@ class CallContext:
     fallback: bool = True  # another tool may answer when this one fails
     idempotency_key: str | None = None  # the same key and the same call run once
     doubt: str = ""  # why a person should look at this call even where the rules would let it run
+    authorization: str | None = field(default=None, repr=False)  # the caller's own, for servers set up for it
     cancelled: tuple[str, ...] = ()  # tools whose calls a person did not allow in this request
 
 

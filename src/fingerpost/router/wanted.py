@@ -24,6 +24,7 @@ class Circumstances(TypedDict, total=False):
     fallback: bool
     idempotency_key: str | None
     doubt: str
+    authorization: str | None
 
 
 class Wanted(TypedDict, total=False):
@@ -47,6 +48,7 @@ class Wanted(TypedDict, total=False):
 class Asking(Wanted, total=False):
     """What may be said about a request that is to be answered."""
 
+    authorization: str | None  # the caller's own key, for servers set up for it; kept nowhere
     on_text: OnText | None  # takes the answer piece by piece
     mode: Mode | str | None
     working_directory: str | None

@@ -69,6 +69,7 @@ class Passage:
     request_state: str | None = None  # … and the server's own state of it, byte for byte
     log_level: str | None = None  # from which the caller hears log messages …
     usual_level: bool = False  # … where they never said, as a session may: nothing of theirs depends on it
+    authorization: str | None = field(default=None, repr=False)  # the caller's own, where no `caller` stands
     clock: Clock | None = None  # of whoever keeps the time already: then nobody else does
 
     def for_caller(self, caller: CallerSide, clock: Clock | None = None) -> Passage:

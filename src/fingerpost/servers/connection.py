@@ -124,9 +124,10 @@ class Connection:
         talk = Talk(self._spec.name, request, passage=passage, on_progress=on_progress, clock=clock)
         token = request if talk.wants_progress else None
         stamped, headers = self._session.stamped(method, params, passage, token=token)
-        caller = passage.caller if passage is not None and self._spec.forward_authorization else None
-        if caller is not None and caller.authorization is not None:
-            headers["Authorization"] = caller.authorization
+        if passage is not None and self._spec.forward_authorization:
+            own = passage.authorization if passage.caller is None else passage.caller.authorization
+            if own is not None:
+                headers["Authorization"] = own
         self._talks.open(talk, ours=ours)
         try:
             if self._thin is None:

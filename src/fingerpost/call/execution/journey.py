@@ -43,7 +43,9 @@ class Leg:
     @property
     def brings_credentials(self) -> bool:
         """Whether the caller's own credentials may go to the server: its answers are theirs alone."""
-        return self.dialogue is not None and self.dialogue.authorization is not None
+        if self.dialogue is not None:
+            return self.dialogue.authorization is not None
+        return self.passage is not None and self.passage.authorization is not None
 
     def with_new_time(self) -> Leg:
         """The same, with the tool's whole time again."""

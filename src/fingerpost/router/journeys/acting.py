@@ -154,6 +154,7 @@ def context_of(journey: Journey, wish: ToolCall, *, tokens_left: int | None) -> 
         dry_run=asking.get("dry_run", False),
         summarises=journey.house.pool.ready,
         doubt=_wariness(journey, wish),
+        authorization=asking.get("authorization"),
         cancelled=tuple(step.tool for step in packet.tool_routing.cancelled),
     )
 

@@ -40,6 +40,7 @@ from fingerpost.surfaces.api.questions import Questions
 from fingerpost.surfaces.api.streams import Streams
 from fingerpost.surfaces.api.views import event_view
 from fingerpost.surfaces.web.events import EventStream
+from fingerpost.surfaces.web.gate import for_others
 from fingerpost.surfaces.web.reach import VERSION_HEADER, Reach, conversation_of, reach_of
 
 LONGEST_REQUEST: Final = 100_000
@@ -256,6 +257,7 @@ class Counter:
             dry_run=wanted.dry_run,
             fallback=wanted.fallback,
             idempotency_key=_idempotency_key(request, wanted),
+            authorization=for_others(request.headers),
         )
 
     async def _away(self, wish: ToolCall, principal: Principal, reach: Reach) -> Outcome | None:
@@ -298,6 +300,7 @@ class Counter:
             conversation=_conversation(principal, wanted.conversation),
             persona=wanted.persona,
             dry_run=wanted.dry_run,
+            authorization=for_others(request.headers),
         )
         if wanted.history is not None:
             asking["history"] = _messages(wanted.history)

@@ -41,7 +41,7 @@ from fingerpost.surfaces.web.asgi import (
     read_body,
     respond,
 )
-from fingerpost.surfaces.web.gate import Endpoint, Gate
+from fingerpost.surfaces.web.gate import Endpoint, Gate, for_others
 from fingerpost.surfaces.web.hearing import while_heard
 from fingerpost.surfaces.web.rate import Rate
 from fingerpost.surfaces.web.reach import reach_of
@@ -225,6 +225,7 @@ class Completions:
             reach=reach_of(principal, place or manner.profile, profiles, api_version=manner.api_version),
             model=self._models.meant(question.model),
             keyless=not self._models.prime,
+            authorization=for_others(inbound.headers),
         )
 
     async def _stream(self, inbound: Inbound, turn: Turn, form: Form) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from fingerpost.frozen import frozen
 from fingerpost.records import Mode, Principal
 from fingerpost.router import Asking, Router
@@ -21,6 +23,7 @@ class Turn:
     reach: Reach
     model: str | None = None  # asked instead of the configured one
     keyless: bool = False  # nobody could be asked
+    authorization: str | None = field(default=None, repr=False)  # their own, for servers set up for it
     chat: str = ""  # the conversation, where the caller gave no id (`Chats`)
 
     @property
@@ -55,6 +58,7 @@ def asking_for(turn: Turn, talk: Talk, router: Router) -> Asking:
         model=turn.model,
         since=talk.since,
         own_terms=True,
+        authorization=turn.authorization,
     )
     if question.options:
         asking["options"] = question.options

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, Principal, Right
+from fingerpost.store.keys import PREFIX
 
 
 @frozen
@@ -48,3 +49,14 @@ class Gate(Protocol):
     def documents(self) -> Mapping[str, JsonObject]:
         """Public documents by path (`/.well-known/oauth-protected-resource…`)."""
         ...
+
+
+def for_others(headers: Mapping[str, str]) -> str | None:
+    """The caller's own `Authorization` for servers set up for it, where it is not what let them in here.
+
+    A key or token for Fingerpost is for nobody else; one beside an `X-API-Key` is, except a key of ours.
+    """
+    given = headers.get("authorization")
+    if given is None or "x-api-key" not in headers:
+        return None
+    return None if given.partition(" ")[2].strip().startswith(PREFIX) else given

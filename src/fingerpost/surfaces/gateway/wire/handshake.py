@@ -24,13 +24,14 @@ from fingerpost.surfaces.gateway.wire.codec import (
 )
 from fingerpost.surfaces.gateway.wire.describing import initialize_result, negotiated
 from fingerpost.surfaces.gateway.wire.envelope import Message, name_of_client
-from fingerpost.surfaces.gateway.wire.http import HttpFault, Inbound, accepted, for_others
+from fingerpost.surfaces.gateway.wire.http import HttpFault, Inbound, accepted
 from fingerpost.surfaces.gateway.wire.modern import no_such_method
 from fingerpost.surfaces.gateway.wire.premises import CLOSING, Premises
 from fingerpost.surfaces.gateway.wire.reply import PING_EVERY_S, Reply, Watch
 from fingerpost.surfaces.gateway.wire.running import Running
 from fingerpost.surfaces.gateway.wire.sessions import Session, Sessions
 from fingerpost.surfaces.web.asgi import EVENT_HEADERS, respond
+from fingerpost.surfaces.web.gate import for_others
 from fingerpost.surfaces.web.hearing import client_left
 
 NEW_ERA: Final = frozenset({"server/discover", "subscriptions/listen"})

@@ -42,14 +42,6 @@ class Inbound:
     repeated: frozenset[str] = frozenset()  # headers that came more than once
 
 
-def for_others(headers: Mapping[str, str]) -> str | None:
-    """The caller's `Authorization`, where it is not what let them in here.
-
-    A key or token for this gateway is for nobody else; one beside an `X-API-Key` is.
-    """
-    return headers.get("authorization") if "x-api-key" in headers else None
-
-
 def accepted(headers: Mapping[str, str]) -> tuple[bool, bool]:
     """Whether the client takes JSON, and whether it takes an event stream. No Accept header takes all."""
     accept = headers.get("accept")

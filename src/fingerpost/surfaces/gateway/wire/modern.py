@@ -31,12 +31,12 @@ from fingerpost.surfaces.gateway.wire.codec import (
 )
 from fingerpost.surfaces.gateway.wire.describing import discover_result
 from fingerpost.surfaces.gateway.wire.envelope import Message, name_of_client
-from fingerpost.surfaces.gateway.wire.http import HttpFault, Inbound, accepted, for_others
+from fingerpost.surfaces.gateway.wire.http import HttpFault, Inbound, accepted
 from fingerpost.surfaces.gateway.wire.listening import Listening, listen
 from fingerpost.surfaces.gateway.wire.premises import Premises
 from fingerpost.surfaces.gateway.wire.reply import Reply, Watch
 from fingerpost.surfaces.web.asgi import respond
-from fingerpost.surfaces.web.gate import Endpoint
+from fingerpost.surfaces.web.gate import Endpoint, for_others
 
 # Of the older era alone: in this one they do not exist, whoever might know them.
 GONE: Final = frozenset(
