@@ -2,8 +2,8 @@
 
 Three things: what was said already is answered from there ("what was my lucky
 number?"); a wish about the last answer's wording needs the answer alone
-("shorter, please"); and a request that leans on an earlier one needs a tool
-when that one did ("and in Paris?", "yes, go ahead").
+("shorter, please"); and a fragment of a request needs a tool when the request it
+continues did ("and in Paris?", "yes, go ahead").
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from fingerpost.catalog.words import word_set
-from fingerpost.narrow.need.reading import Reading, bounded
-from fingerpost.records import Message
+from fingerpost.narrow.followups import Dependence, dependence
+from fingerpost.narrow.need.reading import Reading, bounded, read
+from fingerpost.records import Message, Signals
 
 _LOOK_BACK: Final = 40  # messages searched for what was said
-_SHORT: Final = 9  # words; longer requests speak for themselves
-_VERY_SHORT: Final = 4
+_SHORT: Final = 9  # words
+_SHORTEST_REQUEST: Final = 3  # words; a shorter turn says less than what it follows
+_LONGEST_REPLY: Final = 3  # words
 _LONGEST_RECALL: Final = 30  # words; nobody asks longer for what was said
 _LONGEST_YES: Final = 60  # characters
 
@@ -33,7 +35,7 @@ _SAID: Final = re.compile(
 )
 _OWN_FACT: Final = re.compile(
     r"\b(?:what(?:'s| is| was| were| are| do i)|who(?:'s| is)|where(?:'s| is| do i| am i)|which"
-    r"|when(?:'s| is)|how old) .*\b(?:my|our|i)\b"
+    r"|when(?:'s| is)|how old) .*\b(?:my|our|i)\b|\bwhere do (?:i|we) \w+|\bwhen do (?:i|we) \w+"
     r"|(?<!\w)(?:איך קוראים ל|מה השם של|מה שמ[וה]|במה אני|איפה אני)"
     r"|(?<!\w)(?:מה|מי|איפה|מתי) ה.*(?:שלי|שלנו)(?!\w)"
 )
@@ -57,19 +59,12 @@ _OFFER: Final = re.compile(
     r"|(?<!\w)(?:האם ל|לשלוח|להמשיך|למחוק|להזמין|לקבוע|לבצע|לעשות|שא\w+|רוצה ש|מאשר|לאשר)",
     re.IGNORECASE,
 )
-_LEANS: Final = re.compile(
-    r"^\W*(?:and|or|but|what about|how about|also|then|same|again|only|instead|another|more|now|next|try"
-    r"|the other|ו\w|רק|ומה|עוד|שוב|גם|במקום|אותו|אז|ואז)"
-    r"|\b(?:it|that|them|those|these|this one|one|ones|there|same)\b"
-    r"|(?<!\w)(?:את זה|אותו|אותה|אותם|אותן|זה|שם|הזה|הזאת)(?!\w)",
-    re.IGNORECASE,
-)
 _SAYS_NOTHING: Final = word_set(
     """
     a an the is are was were be what what's which who who's where when how do does did i me my our we
     you your it of in on at to for and or again please remind tell say said told mention mentioned
     called name's that this them two first second last one was about decided decide earlier just cheaper
-    living מה מי איפה מתי איך היה היתה הייתה של שלי שלנו את אני אמרתי אמרת הוא היא זה שוב קוראים ל עם על
+    living am any anything something there do called למה איזה שאני האהוב האהובה עליי מה מי איפה מתי איך היה היתה הייתה של שלי שלנו את אני אמרתי אמרת הוא היא זה שוב קוראים ל עם על
     מהם מהן יותר
     """
 )
@@ -108,19 +103,37 @@ def accepts_offer(text: str, history: Sequence[Message]) -> bool:
     return _YES.search(text) is not None and not any(char.isalnum() for char in _YES.sub("", text))
 
 
-def leaned_on(reading: Reading, text: str, history: Sequence[Message]) -> Message | None:
-    """The earlier request this one cannot be understood without, if it is such a one."""
-    words = len(reading.spoken)
-    if words > _SHORT or not (words <= _VERY_SHORT or _LEANS.search(text)):
+def continued(text: str, history: Sequence[Message]) -> str | None:
+    """The earlier request of which this one is a fragment, or to whose question it is the reply."""
+    if dependence(text) is not Dependence.FRAGMENT and not _replies(text, history):
         return None
-    asked = [message for message in history[-_LOOK_BACK:] if message.role == "user"]
-    # The latest that says more than a word or two, else the first.
-    return next(
-        (message for message in reversed(asked) if len(message.text.split()) >= 3),
-        asked[0] if asked else None,
+    return referred_to(history)
+
+
+def referred_to(history: Sequence[Message]) -> str | None:
+    """The latest request of the person that can be understood by itself."""
+    asked = [message.text for message in history[-_LOOK_BACK:] if message.role == "user"]
+    whole = (
+        said
+        for said in reversed(asked)
+        if len(said.split()) >= _SHORTEST_REQUEST and dependence(said) is not Dependence.FRAGMENT
     )
+    return next(whole, asked[0] if asked else None)
 
 
+def _replies(text: str, history: Sequence[Message]) -> bool:
+    """Whether it is but a few words, said when the assistant had asked something back."""
+    last = next((message for message in reversed(history[-2:]) if message.role == "assistant"), None)
+    if last is None or not last.text.rstrip().endswith(("?", "？")) or "?" in text:
+        return False
+    words = _words(text)
+    return 0 < len(words) <= _LONGEST_REPLY and not read(text, Signals()).cues.keys() & _SAYS_ITSELF
+
+
+# A few words with one of these cues are no reply: they say what they want, or that nothing is wanted.
+_SAYS_ITSELF: Final = frozenset(
+    ("act", "command", "seek", "make", "write", "explain", "fact", "opinion", "chat", "role", "live", "sum")
+)
 _WORD: Final = re.compile(r"[a-z']+|[א-ת]+|\d+")
 
 

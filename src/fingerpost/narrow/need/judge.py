@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from fingerpost.catalog.words import STOP_WORDS
+from fingerpost.narrow.followups import Dependence, dependence
 from fingerpost.narrow.hebrew import gloss, telegram
 from fingerpost.narrow.need import history as conversation
 from fingerpost.narrow.need.cues import CUES
@@ -23,9 +24,12 @@ if TYPE_CHECKING:
 
 MOST_REASONS: Final = 4
 _READ_LANGUAGES: Final = frozenset(("en", "he", "und"))
-# A request that leans on an earlier one says little itself, unless it tells us to act.
+# A fragment says little itself, unless it names what only a tool can do or know.
 _ITSELF_SAYS: Final = 0.2
 _MOST_ITSELF: Final = 2.5  # log odds
+_WANTS: Final = ("act", "command", "live", "file", "own", "seek")
+# A question for knowledge or an opinion stays one when it refers to a result ("why is it called that?").
+_KNOWN: Final = frozenset(("explain", "fact", "opinion", "advice", "write", "rework", "people", "sum", "chat"))
 _SAYS_LITTLE: Final = STOP_WORDS | {"", "i", "me", "my", "you", "it", "what", "how"}
 _REASON_OF: Final = {cue.name: cue.reason for cue in CUES}
 
@@ -54,13 +58,34 @@ class NeedJudge:
         if (finding := settle(reading)) is not None:
             return self._need(finding.score, (finding.reason,))
         odds, reasons = self._weigh(text, reading, signals, vector)
-        if history and (earlier := conversation.leaned_on(reading, text, history)) is not None:
-            before, why = self._weigh_alone(earlier.text, signals)
-            acts = not reading.cues.keys().isdisjoint(("act", "command"))
-            itself = max(-_MOST_ITSELF, min(_MOST_ITSELF, odds))
-            odds = max(before, odds) if acts else before + _ITSELF_SAYS * itself
-            reasons = ("leans on what was asked before", *why)
+        if history:
+            odds, reasons = self._with_earlier(text, reading, signals, history, odds, reasons)
         return self._need(_chance(odds), reasons)
+
+    def _with_earlier(
+        self,
+        text: str,
+        reading: Reading,
+        signals: Signals,
+        history: Sequence[Message],
+        odds: float,
+        reasons: tuple[str, ...],
+    ) -> tuple[float, tuple[str, ...]]:
+        """What the request it continues or refers to adds; a complete request is judged by itself."""
+        wants = not reading.cues.keys().isdisjoint(_WANTS)
+        if (earlier := conversation.continued(text, history)) is not None:
+            before, why = self._weigh_alone(earlier, signals)
+            itself = max(-_MOST_ITSELF, min(_MOST_ITSELF, odds))
+            continued = before + _ITSELF_SAYS * itself
+            return max(continued, odds) if wants else continued, ("continues what was asked before", *why)
+        if dependence(text) is not Dependence.REFERS or odds >= 0 or reading.cues.keys() & _KNOWN:
+            return odds, reasons
+        if (earlier := conversation.referred_to(history)) is None:
+            return odds, reasons
+        before, _ = self._weigh_alone(earlier, signals)
+        if before <= 0:
+            return odds, reasons
+        return min(0.0, odds + before), ("refers to what was asked before", *reasons)
 
     def _by_conversation(
         self, text: str, reading: Reading, signals: Signals, history: Sequence[Message]

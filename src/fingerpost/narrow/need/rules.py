@@ -35,7 +35,8 @@ _GREETING_WORDS: Final = word_set(
     are is it going doing what's up sup nice to meet happy new year merry christmas welcome sorry no
     problem never mind nevermind lol haha hahaha wow cool great perfect awesome excellent amazing super
     fine ok okay k alright sure yes yeah yep no nope right exactly indeed got sounds that's that was
-    helpful the best my friend please oh ah hmm just test for your help and appreciate weekend have ,
+    helpful the best my friend please oh ah hmm just test for your help and appreciate weekend have yesterday
+    today ,
     שלום היי הי הלו אהלן בוקר ערב צהריים לילה טוב טובים אור תודה רבה המון לך לכם מאוד ביי להתראות נתראה
     נדבר מחר מה שלומך נשמע קורה המצב העניינים איך אתה את היום כן לא אוקיי אוקי בסדר גמור מעולה יופי נהדר
     מצוין סבבה אחלה סליחה נעים שבת חג שמח שבוע חחח חחחח וואו אין בעיה בעד מה בדיוק ככה נכון על העזרה ממש
@@ -53,6 +54,15 @@ _GREETS: Final = word_set(
     ערב צהריים לילה תודה ביי להתראות נתראה נדבר שלומך נשמע קורה המצב העניינים כן לא אוקיי אוקי בסדר
     מעולה יופי נהדר מצוין סבבה אחלה סליחה נעים שבת חג חחח חחחח וואו אין בדיוק נכון עזרת יאללה
     """
+)
+
+# What people say to an answer they liked, or took note of.
+_FEEDBACK: Final = re.compile(
+    r"\b(?:(?:nice|good|great|excellent|fine|lovely|brilliant) (?:work|job|one|idea|point|to know|to hear)"
+    r"|well done|i see|i understand|understood|makes sense|phew|interesting|love it|i like it"
+    r"|(?:you are|you're) (?:the best|great|amazing|awesome|so helpful|very helpful|a star|funny)"
+    r"|(?:that's|that is|that was) (?:all|great|perfect|helpful|quick|funny|it|good|fine|interesting))(?!\w)"
+    r"|(?<!\w)(?:כל הכבוד|הבנתי|עבודה יפה|אתה (?:אלוף|גדול|תותח)|איזה יופי|מעניין|זה הכל)(?!\w)"
 )
 
 # The strong patterns: an instruction, and in the same breath what only a tool can reach.
@@ -114,8 +124,9 @@ def settle(reading: Reading) -> Finding | None:
     if "arithmetic" in reading.cues:
         return Finding(SURELY_NOT, "is plain arithmetic")
     if 0 < len(spoken) <= _MOST_GREETING_WORDS and "path" not in reading.cues and "url" not in reading.cues:
-        known = all(word in _GREETING_WORDS for word in spoken)
-        if known and any(word in _GREETS for word in spoken):
+        rest = _FEEDBACK.sub(" ", " ".join(spoken)).split()
+        greets = len(rest) < len(spoken) or any(word in _GREETS for word in rest)
+        if greets and all(word in _GREETING_WORDS for word in rest):
             return Finding(SURELY_NOT, "is a greeting or thanks")
     return None
 

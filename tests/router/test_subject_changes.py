@@ -1,0 +1,138 @@
+"""Conversations that change their subject, over the servers of the conversation benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from benchmarks.conversations import servers
+from fingerpost import Router, Settings
+from fingerpost.records import Message, Narrowing, NeedVerdict
+from tests.requirements import proves
+
+AFTER_A_GREETING = (("Hello!", "Hello! What can I do for you?"),)
+AFTER_A_FILE = (("Read the file notes.md", "It says: buy milk."),)
+AFTER_A_TIME = (("What time is it in Tokyo right now?", "It is 21:40 in Tokyo."),)
+
+
+@asynccontextmanager
+async def desk(folder: Path, *, without: tuple[str, ...] = ()) -> AsyncGenerator[Router]:
+    """A router over those servers, ready to compare by meaning."""
+    settings = Settings.model_validate(
+        {
+            "store": {"url": f"sqlite:///{folder}/s.db"},
+            "narrow": {"vectors": str(folder / "vectors")},
+            "smart_routing": {"mode": "off"},
+        }
+    )
+    specs = [server.spec() for server in servers() if server.name not in without]
+    async with Router(specs, settings=settings) as router:
+        await router.connect()
+        await router.settle(120)
+        yield router
+
+
+async def asked(router: Router, text: str, *before: tuple[str, str]) -> Narrowing:
+    history = tuple(
+        Message(role=role, text=said)
+        for turn in before
+        for role, said in zip(("user", "assistant"), turn, strict=True)
+    )
+    return await router.narrow(text, history=history)
+
+
+def offered(narrowing: Narrowing) -> list[str]:
+    return [candidate.tool for candidate in narrowing.shortlist.offered]
+
+
+@proves("A2")
+async def test_a_turn_that_says_what_it_wants_is_judged_by_itself(tmp_path: Path) -> None:
+    async with desk(tmp_path) as router:
+        for text, tool in (
+            ("Read the file notes.md", "files/read_file"),
+            ("What time is it in Tokyo right now?", "time/get_current_time"),
+        ):
+            alone, after = await asked(router, text), await asked(router, text, *AFTER_A_GREETING)
+            assert alone.need.verdict is after.need.verdict is NeedVerdict.TOOL, text
+            assert offered(after)[0] == tool
+        for text in ("What is photosynthesis?", "Tell me a joke"):
+            for before in (AFTER_A_FILE, AFTER_A_TIME, AFTER_A_GREETING):
+                assert offered(await asked(router, text, *before)) == [], text
+
+
+@proves("A2", "B6")
+async def test_an_elliptic_turn_is_understood_with_the_one_before(tmp_path: Path) -> None:
+    knowledge = (("What is photosynthesis?", "How plants make sugar from light."),)
+    async with desk(tmp_path) as router:
+        for text in ("and in Paris?", "what about New York?", "ובפריז?"):
+            assert offered(await asked(router, text, *AFTER_A_TIME))[0] == "time/get_current_time", text
+            twice = (*AFTER_A_TIME, ("and in Rome?", "It is 14:40 in Rome."))
+            assert offered(await asked(router, text, *twice))[0] == "time/get_current_time", text
+        assert offered(await asked(router, "and respiration?", *knowledge)) == []
+
+
+@proves("A2")
+@pytest.mark.parametrize(
+    ("text", "tools"),
+    [
+        ("What did we decide about pagination?", {"notes/search_notes"}),
+        ("Is there a note about passwords?", {"notes/search_notes"}),
+        ("What changed that is not committed yet?", {"git/git_status", "git/git_diff"}),
+        ("מה כתבתי על הדוד?", {"notes/search_notes", "memory/recall"}),
+        ("What did I write about the boiler?", {"notes/search_notes"}),
+        ("מה החלטנו על המחירים?", {"notes/search_notes"}),
+        ("What do you remember about my allergies?", {"memory/recall"}),
+    ],
+)
+async def test_what_was_written_or_decided_is_looked_up(tmp_path: Path, text: str, tools: set[str]) -> None:
+    async with desk(tmp_path) as router:
+        for before in ((), AFTER_A_GREETING, AFTER_A_FILE):
+            found = await asked(router, text, *before)
+            assert tools.intersection(offered(found)), f"{found.need}: {offered(found)}"
+
+
+@proves("A2", "B6")
+async def test_what_was_written_is_no_matter_for_tools_where_none_can_look_or_the_conversation_holds_it(
+    tmp_path: Path,
+) -> None:
+    said = (("We decided to use cursors for pagination.", "Noted."),)
+    async with desk(tmp_path) as router:
+        held = await asked(router, "What did we decide about pagination?", *said)
+        assert held.need.reasons == ("the conversation already holds it",)
+        assert offered(held) == []
+    async with desk(tmp_path, without=("notes", "memory")) as router:
+        assert (
+            await asked(router, "What did we decide about pagination?")
+        ).need.verdict is not NeedVerdict.TOOL
+
+
+@proves("N4", "N5")
+async def test_a_question_is_for_tools_that_look(tmp_path: Path) -> None:
+    async with desk(tmp_path) as router:
+        for text, tool in (
+            ("יש לי פגישות ביום שלישי?", "calendar/list_events"),
+            ("Did I get an email from the bank?", "mail/search_email"),
+            ("מה כתוב בקובץ notes.md?", "files/read_file"),
+        ):
+            found = await asked(router, text)
+            assert offered(found)[0] == tool, text
+            changing = [one for one in found.shortlist.candidates if one.tool == "calendar/delete_event"]
+            assert any(part.signal == "mood" and part.points < 0 for one in changing for part in one.parts)
+
+
+@proves("N4")
+async def test_a_request_in_the_form_of_a_question_is_for_tools_that_act(tmp_path: Path) -> None:
+    async with desk(tmp_path) as router:
+        for text, tool in (
+            ("Can you delete the event on Tuesday?", "calendar/delete_event"),
+            ("Could you send an email to Dana that I am late?", "mail/send_email"),
+            ("Would you please add a task to call Ruth?", "tasks/add_task"),
+            ("אפשר למחוק את האירוע ביום שלישי?", "calendar/delete_event"),
+            ("תוכל לשלוח מייל לדנה?", "mail/send_email"),
+        ):
+            found = await asked(router, text)
+            assert offered(found)[0] == tool, text
+            assert not any(part.signal == "mood" for one in found.shortlist.candidates for part in one.parts)
