@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fingerpost.narrow.request import NarrowRequest
@@ -63,6 +63,8 @@ def test_ten_thousand_identical_tools_are_one_tool() -> None:
     assert all("the same tool as" in one.lost for one in narrowing.shortlist.candidates[1:])
 
 
+@example(text="B:E\x80;000\x80", most=1)
+@example(text="find the invoice from May and send it to Ruth", most=2)
 @given(text=st.text(max_size=300), most=st.integers(1, 6))
 @settings(max_examples=60, deadline=None)
 def test_no_text_breaks_the_promises(text: str, most: int) -> None:

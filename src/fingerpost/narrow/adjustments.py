@@ -19,7 +19,7 @@ from fingerpost.catalog.categories import OFFICIAL_DATA
 from fingerpost.narrow.columns import Columns, Rows, Scores
 from fingerpost.narrow.experience import Evidence
 from fingerpost.narrow.shares import Share
-from fingerpost.records import Signals
+from fingerpost.records import EntityKind, Signals
 
 TOOL_MENTIONED: Final = 0.30  # the request names the tool: strong, and yet not absolute
 SERVER_MENTIONED: Final = 0.08
@@ -30,6 +30,12 @@ EXCLUSIVE_INTENT: Final = 0.5  # certainty from which the request's first catego
 PRIORITY: Final = 0.03  # at priority 100; as much taken at 0
 URGENT_AND_SLOW: Final = -0.06  # for the slowest tier
 UNWELL: Final = -0.50  # its server cannot be reached: behind everything that can
+CHANGES_BUT_ASKED: Final = (
+    -0.2
+)  # of its base: it destroys something, and the request only asks; writing: less
+WANTS_AN_ID: Final = -0.25  # of its base: it cannot be called without an id, and the request only asks
+RECALLS: Final = 0.25  # it looks into what was written down, and that is asked for
+TAKES_ENTITY: Final = 0.12  # the request names a file or an address, and it has a parameter for one
 LEARNED: Final = 0.10  # at most, either way
 FALLBACK_REACH: Final = 0.7  # the share of its fallback's score with which a tool still goes first
 FALLBACK_STEP: Final = 0.001
@@ -43,12 +49,35 @@ def adjustments(columns: Columns, text: str, signals: Signals) -> Iterator[Share
     yield from _mentions(columns, signals)
     yield from _intents(columns, signals)
     yield from _keywords(columns, text, signals)
+    if signals.recalls and columns.recalls.any():
+        note = "it looks into what was written down or remembered"
+        yield Share(signal="recall", points=RECALLS * columns.recalls, note=note)
+    for kind, thing in ((EntityKind.PATH, "file"), (EntityKind.URL, "address")):
+        named = next((entity.text for entity in signals.entities if entity.kind is kind), None)
+        if named is not None and (rows := columns.takes.get(kind)) is not None:
+            yield _on(columns, "entity", rows, TAKES_ENTITY, f"it takes a {thing}: {named[:60]}")
     if columns.priority.any():
         yield Share(signal="priority", points=PRIORITY * columns.priority, note="the priority it was given")
     if signals.urgent and columns.slowness.any():
         yield Share(
             signal="latency", points=URGENT_AND_SLOW * columns.slowness, note="it is slow, and this is urgent"
         )
+
+
+def mood(columns: Columns, base: Scores, signals: Signals) -> Iterator[Share]:
+    """Tools that change something lose a part of their base where the request only asks."""
+    if signals.asks and columns.changes.any():
+        points = np.asarray(CHANGES_BUT_ASKED * columns.changes * np.maximum(base, 0), np.float32)
+        yield Share(
+            signal="mood", points=points, note="the request only asks, and this tool changes something"
+        )
+    if (
+        signals.asks
+        and columns.wants_id.any()
+        and not any(one.kind is EntityKind.ID for one in signals.entities)
+    ):
+        points = np.asarray(WANTS_AN_ID * columns.wants_id * np.maximum(base, 0), np.float32)
+        yield Share(signal="arguments", points=points, note="it needs an id, and the request names none")
 
 
 def unwell(columns: Columns, health: Mapping[str, str]) -> Iterator[Share]:

@@ -7,6 +7,7 @@ several servers, what a person wrote about priority, order and conflicts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -14,18 +15,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fingerpost.catalog import Snapshot
+from fingerpost.catalog.evidence import takes_program, takes_query_language
+from fingerpost.catalog.words import word_set, words
 from fingerpost.frozen import frozen
-from fingerpost.records import LatencyTier, Source, ToolCard
+from fingerpost.records import Effect, EntityKind, LatencyTier, Source, ToolCard
 
 Rows = NDArray[np.intp]
 Scores = NDArray[np.float32]
 
 _MIDDLE_PRIORITY: Final = 50
+_DESCRIPTION: Final = 300  # characters that say what a tool is for
 _SLOWNESS: Final = {
     LatencyTier.FAST: 0.0,
     LatencyTier.MEDIUM: 0.15,
     LatencyTier.SLOW: 0.5,
     LatencyTier.VERY_SLOW: 1.0,
+}
+
+
+# How strongly a tool changes things; nothing where that is only assumed.
+_CHANGES: Final = {Effect.READ: 0.0, Effect.WRITE: 0.7, Effect.DESTROY: 1.0}
+_KEEPS: Final = re.compile(
+    r"\b(?:notes?|knowledge|memor(?:y|ies)|remember\w*|recall|minutes|wiki|handbook)\b"
+    r"(?! (?:usage|size|leak|limit|footprint))",
+    re.IGNORECASE,
+)
+_SEARCHES: Final = re.compile(
+    r"\b(?:search\w*|recall|quer(?:y|ies)|find|look(?:s|ing)? (?:up|for)|retrieve)\b", re.IGNORECASE
+)
+_ONLY_READS: Final = 0.6  # of what a tool that searches gets
+# The last word of a parameter's name, by what it takes.
+_PARAMETERS: Final = {
+    EntityKind.PATH: word_set("path file filename filepath filenames paths files pathname"),
+    EntityKind.URL: word_set("url uri link urls href website webpage"),
 }
 
 
@@ -42,6 +64,10 @@ class Columns:
     by_category: Mapping[str, Rows]
     priority: Scores  # -1..1; 0 where nobody said anything
     slowness: Scores  # 0..1
+    changes: Scores  # 0..1
+    recalls: Scores  # 0..1: it looks into what was written down or remembered
+    takes: Mapping[EntityKind, Rows]  # rows of tools with a parameter for such a thing
+    wants_id: Scores  # 1 where a required parameter is an id
     twin_of: Rows  # rows with the same number are the same tool on several servers
     ranked_pairs: tuple[tuple[int, int], ...]  # (tool, the fallback a person wrote for it)
     conflicts: Mapping[int, frozenset[int]]
@@ -71,6 +97,10 @@ def columns_of(snapshot: Snapshot) -> Columns:
         slowness=np.fromiter(
             (_SLOWNESS[card.intelligence.latency.tier] for card in cards), np.float32, len(cards)
         ),
+        changes=np.fromiter((_changes(card) for card in cards), np.float32, len(cards)),
+        recalls=np.fromiter((_recalls(card) for card in cards), np.float32, len(cards)),
+        takes=_grouped_kinds((kind, row) for row, card in enumerate(cards) for kind in _kinds(card)),
+        wants_id=np.fromiter((_wants_id(card) for card in cards), np.float32, len(cards)),
         twin_of=_twins(cards),
         ranked_pairs=tuple(_ranked_pairs(cards, rows)),
         conflicts=_conflicts(cards, rows),
@@ -97,6 +127,47 @@ def _priority(card: ToolCard) -> float:
     if known.source is Source.WRITTEN or known.value < _MIDDLE_PRIORITY:
         return max(-1.0, min(1.0, (known.value - _MIDDLE_PRIORITY) / _MIDDLE_PRIORITY))
     return 0.0
+
+
+def _changes(card: ToolCard) -> float:
+    """Nothing for a tool that reads as well: by an operation, or because it does what it is told."""
+    if card.effect.source is Source.DEFAULT or Effect.READ in card.effects:
+        return 0.0
+    told = takes_program(card.definition) or takes_query_language(card.definition, card.description)
+    return 0.0 if told is not None else _CHANGES[card.effect.value]
+
+
+def _recalls(card: ToolCard) -> float:
+    """Whether the tool only reads, and speaks of notes, a knowledge base or a memory; most if it searches."""
+    text = f"{card.name.replace('_', ' ').replace('-', ' ')} {card.description[:_DESCRIPTION]}"
+    if card.effect.value is not Effect.READ or _KEEPS.search(text) is None:
+        return 0.0
+    return 1.0 if _SEARCHES.search(text) is not None else _ONLY_READS
+
+
+def _kinds(card: ToolCard) -> Iterable[EntityKind]:
+    names = [words(name) for name in _schema_part(card, "properties")]
+    for kind, last in _PARAMETERS.items():
+        if any(name and name[-1] in last and "repo" not in name for name in names):
+            yield kind
+
+
+def _wants_id(card: ToolCard) -> float:
+    required = (words(name) for name in _schema_part(card, "required"))
+    return 1.0 if any(name and name[-1] == "id" for name in required) else 0.0
+
+
+def _schema_part(card: ToolCard, part: str) -> Iterable[str]:
+    schema = card.definition.get("inputSchema")
+    found = schema.get(part) if isinstance(schema, Mapping) else None
+    return [name for name in found if isinstance(name, str)] if isinstance(found, Mapping | list) else ()
+
+
+def _grouped_kinds(pairs: Iterable[tuple[EntityKind, int]]) -> dict[EntityKind, Rows]:
+    found: dict[EntityKind, list[int]] = {}
+    for kind, row in pairs:
+        found.setdefault(kind, []).append(row)
+    return {kind: np.array(rows, np.intp) for kind, rows in found.items()}
 
 
 def _twins(cards: Sequence[ToolCard]) -> Rows:

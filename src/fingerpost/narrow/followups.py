@@ -52,10 +52,11 @@ _CLAUSE: Final = word_set(
     what what's which who who's whose whom where where's when when's why how how's is are am was were do does
     did has have had can could would will should may might must shall isn't aren't don't doesn't didn't i i'm
     i've i'd we we're you he she it they there there's let's please tell show give write make find
-    מה מי איפה היכן מתי למה מדוע איך כמה איזה איזו אילו האם יש אין אני אנחנו אתה את הוא היא הם אפשר זה זאת זו אלה
+    מה מי איפה היכן מתי למה מדוע איך כמה איזה איזו אילו האם יש אין אני אנחנו אתה את הוא היא הם אפשר
+    זה זאת זו אלה
     """
 )
-# Without an opening a fragment begins with one of these, or is but a name.
+# Without an opening a fragment begins with one of these, or is but a word or a name.
 _BEGINS_FRAGMENT: Final = word_set(
     """
     in on at for to from with without by of about the this that these those another only just not tomorrow
@@ -113,7 +114,9 @@ def _is_fragment(text: str) -> bool:
         return not words or words[0] not in _CLAUSE
     if not words or words[0] in _CLAUSE:
         return False
-    return words[0] in _BEGINS_FRAGMENT or (len(words) <= _LONGEST_NAME and text.rstrip().endswith("?"))
+    if words[0] in _BEGINS_FRAGMENT or len(words) == 1:
+        return True
+    return len(words) <= _LONGEST_NAME and text.rstrip().endswith("?")
 
 
 def leaning(text: str) -> float:

@@ -75,6 +75,13 @@ def _candidate(listing: Listing, place: Place) -> Candidate:
             note="the other needs of the request have their turn",
         )
         parts = (*parts, waited)
+    if pick.lifted:
+        lifted = Part(
+            signal="turn",
+            points=round(pick.lifted, 4),
+            note="it is the best for the request as a whole, or for a need without a tool",
+        )
+        parts = (*parts, lifted)
     return Candidate(
         tool=listing.columns.cards[pick.row].key,
         score=round(pick.score, 4),

@@ -196,6 +196,8 @@ class Narrower:
             settings=request.settings or self._settings,
             fit=fit,
         )
+        can_recall = bool(columns.recalls[eligible].any())
+        need = self._parts.judge.among_tools(need, text, signals, fit=fit, can_recall=can_recall)
         made = Shortlist(
             candidates=shortlist(listing),
             considered=len(eligible),

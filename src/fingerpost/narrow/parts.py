@@ -42,6 +42,10 @@ class Judge(Protocol):
         vector: Vector | None = None,
     ) -> Need: ...
 
+    def among_tools(
+        self, need: Need, text: str, signals: Signals, *, fit: float, can_recall: bool
+    ) -> Need: ...
+
 
 class Words(Protocol):
     """Scores every card for a query; what a `Scorer` does, without its name."""

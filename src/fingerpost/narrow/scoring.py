@@ -20,6 +20,7 @@ from fingerpost.narrow.adjustments import (
     exclusive_intents,
     hierarchy,
     learned,
+    mood,
     unwell,
 )
 from fingerpost.narrow.base import Query
@@ -71,6 +72,7 @@ class Scoring:
         common = [
             *self._earlier(text, request),
             *self._apart_from_text(query, signals, request, columns),
+            *(mood(columns, whole.base, signals) if self.flags.intent_signals else ()),
             *taught.weighed(columns),
         ]
         sole = self._exclusive(text, signals, taught, columns)

@@ -4,12 +4,15 @@ The first place goes to the best tool for the request as a whole. After that
 every need has its turn: the tools of a need that was served already count a
 little less, so that the next need comes up; a need whose tools are far better
 may still be served twice. Whatever its score, a need is not left without a tool
-among those offered while there is a place.
+among those offered while there is a place. A tool that stands before one with a
+higher score for either reason is lifted to that score, so that scores fall along
+the order and each says what it is made of.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -29,6 +32,7 @@ class Pick:
     need: int
     score: float
     waited: float = 0.0  # what its need had lost by then
+    lifted: float = 0.0  # what it got to stand where it does
 
 
 def best_rows(scores: Scores, eligible: Rows, count: int) -> Rows:
@@ -55,19 +59,28 @@ def in_turn(
     if len(eligible):
         first = int(best_rows(whole, eligible, 1)[0])
         owner = int(np.argmax([float(need[first]) for need in needs]))
-        picks.append(Pick(first, owner, max(float(whole[first]), float(needs[owner][first]))))
+        picks.append(_lifted(Pick(first, owner, float(needs[owner][first])), float(whole[first])))
+        picks[0] = _lifted(picks[0], max(float(need[eligible].max()) for need in needs))
         taken.add(first)
         served[owner] += 1
     while len(picks) < count:
-        waiting = [need for need, times in enumerate(served) if not times]
-        pick = _best(waiting, needs, queues, taken, served) if places - len(picks) <= len(waiting) else None
-        pick = pick or _best(range(len(needs)), needs, queues, taken, served)
+        pick = _best(range(len(needs)), needs, queues, taken, served)
         if pick is None:
             break
+        waiting = [need for need, times in enumerate(served) if not times]
+        if 0 < places - len(picks) <= len(waiting):
+            next_in_turn = _best(waiting, needs, queues, taken, served)
+            pick = pick if next_in_turn is None else _lifted(next_in_turn, pick.score)
         picks.append(pick)
         taken.add(pick.row)
         served[pick.need] += 1
     return tuple(picks)
+
+
+def _lifted(pick: Pick, score: float) -> Pick:
+    if score <= pick.score:
+        return pick
+    return replace(pick, score=score, lifted=pick.lifted + score - pick.score)
 
 
 def _best(

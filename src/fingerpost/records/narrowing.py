@@ -18,11 +18,15 @@ class NeedVerdict(StrEnum):
 
 @frozen
 class Need:
-    """Whether the request needs a tool at all. The score is the probability that it does."""
+    """Whether the request needs a tool at all. The score is the probability that it does.
+
+    A verdict is `certain` where a rule settled it: a greeting, a sum, what the conversation holds.
+    """
 
     verdict: NeedVerdict
     score: float
     reasons: tuple[str, ...] = ()
+    certain: bool = False
 
 
 @frozen
@@ -74,6 +78,8 @@ class Signals:
     urgent: bool = False
     mentions: tuple[Mention, ...] = ()
     entities: tuple[Entity, ...] = ()
+    asks: bool = False  # something is to be looked at, nothing to be changed
+    recalls: bool = False  # for what was written down, decided or remembered before
 
 
 @frozen

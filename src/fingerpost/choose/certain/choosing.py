@@ -16,7 +16,6 @@ from typing import Final
 from fingerpost.catalog.words import singular, words
 from fingerpost.choose.certain.asking import confirm_tool, which_tool
 from fingerpost.choose.certain.fill import Filled, fill
-from fingerpost.choose.certain.wishes import only_asks
 from fingerpost.frozen import frozen
 from fingerpost.records import (
     Candidate,
@@ -33,6 +32,7 @@ SURE_FIT: Final = 0.7  # above it a tool is used even where a model could have d
 ASKING_FIT: Final = 0.5  # below it nobody is asked for a tool's arguments
 ALMOST_AS_NEAR: Final = 0.8  # of the best score: a tool whose arguments are all there goes before it
 CLEARLY_BETTER: Final = 1.15  # times the score of the next
+CLEARLY_BETTER_TO_READ: Final = 1.1  # for a tool that only reads: a wrong one does no harm
 NEAR_ENOUGH: Final = (
     0.55  # of the best score: further behind, filling its arguments does not make a tool right
 )
@@ -110,7 +110,7 @@ def choose_tool(
         return Certain(option=named, reason="the request names this tool", alternatives=rest)
     if narrowing.shortlist.fit < LEAST_FIT:
         return Certain(option=None, reason=NOT_MEANT, alternatives=options)
-    asked = _of_the_asked_kind(options, text)
+    asked = _of_the_asked_kind(options) if narrowing.signals.asks else options
     return _chosen(asked, narrowing.shortlist.fit, narrowing.signals.language, text)
 
 
@@ -167,10 +167,8 @@ def _anyway(options: tuple[Option, ...], narrowing: Narrowing) -> Certain:
     return Certain(option=best, reason="without a model, this tool can answer it")
 
 
-def _of_the_asked_kind(options: tuple[Option, ...], text: str) -> tuple[Option, ...]:
+def _of_the_asked_kind(options: tuple[Option, ...]) -> tuple[Option, ...]:
     """A request that only asks ("what is in …", "show me …") is for a tool that reads, if there is one."""
-    if not only_asks(text):
-        return options
     return tuple(option for option in options if option.card.effect.value is Effect.READ) or options
 
 
@@ -226,7 +224,8 @@ def _best(kept: list[Option]) -> tuple[Option | None, str]:
         return None, "no offered tool takes what the request names"
     if len(kept) == 1:
         return kept[0], "only this tool takes what the request says"
-    if kept[0].score >= CLEARLY_BETTER * kept[1].score:
+    reads = kept[0].card.effect.value is Effect.READ
+    if kept[0].score >= (CLEARLY_BETTER_TO_READ if reads else CLEARLY_BETTER) * kept[1].score:
         return kept[0], "it stands clearly nearer to the request than the next"
     return None, "several tools would do"
 

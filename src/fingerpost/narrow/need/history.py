@@ -64,7 +64,9 @@ _SAYS_NOTHING: Final = word_set(
     a an the is are was were be what what's which who who's where when how do does did i me my our we
     you your it of in on at to for and or again please remind tell say said told mention mentioned
     called name's that this them two first second last one was about decided decide earlier just cheaper
-    living am any anything something there do called למה איזה שאני האהוב האהובה עליי מה מי איפה מתי איך היה היתה הייתה של שלי שלנו את אני אמרתי אמרת הוא היא זה שוב קוראים ל עם על
+    living am any anything something there do called
+    למה איזה שאני האהוב האהובה עליי
+    מה מי איפה מתי איך היה היתה הייתה של שלי שלנו את אני אמרתי אמרת הוא היא זה שוב קוראים ל עם על
     מהם מהן יותר
     """
 )

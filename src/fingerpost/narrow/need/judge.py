@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from fingerpost.catalog.words import STOP_WORDS
@@ -14,7 +15,7 @@ from fingerpost.narrow.need import history as conversation
 from fingerpost.narrow.need.cues import CUES
 from fingerpost.narrow.need.model import WORTH_NAMING, Share, load
 from fingerpost.narrow.need.reading import Reading, bounded, read
-from fingerpost.narrow.need.rules import LIKELY, SURELY_NOT, Finding, insist, settle
+from fingerpost.narrow.need.rules import LIKELY, SURELY_NOT, Finding, insist, only_tells, settle
 from fingerpost.records import Message, Need, NeedVerdict, Signals
 from fingerpost.settings import NarrowSettings
 
@@ -27,9 +28,18 @@ _READ_LANGUAGES: Final = frozenset(("en", "he", "und"))
 # A fragment says little itself, unless it names what only a tool can do or know.
 _ITSELF_SAYS: Final = 0.2
 _MOST_ITSELF: Final = 2.5  # log odds
+_TOLD: Final = -1.4  # log odds that what a person tells calls for a tool, at most
 _WANTS: Final = ("act", "command", "live", "file", "own", "seek")
 # A question for knowledge or an opinion stays one when it refers to a result ("why is it called that?").
-_KNOWN: Final = frozenset(("explain", "fact", "opinion", "advice", "write", "rework", "people", "sum", "chat"))
+_KNOWN: Final = frozenset(
+    ("explain", "fact", "opinion", "advice", "write", "rework", "people", "sum", "chat")
+)
+# Log odds of need and fit together, up to which a verdict against tools is final.
+_SURE: Final = -3.3
+_SURE_WHERE_A_MODEL_CAN: Final = -1.6  # for what the request says itself that a model can do
+_MODEL_CAN: Final = frozenset(
+    ("explain", "write", "rework", "role", "opinion", "advice", "code", "life", "sum", "given text", "blank")
+)
 _SAYS_LITTLE: Final = STOP_WORDS | {"", "i", "me", "my", "you", "it", "what", "how"}
 _REASON_OF: Final = {cue.name: cue.reason for cue in CUES}
 
@@ -56,8 +66,10 @@ class NeedJudge:
         if history and (need := self._by_conversation(text, reading, signals, history)) is not None:
             return need
         if (finding := settle(reading)) is not None:
-            return self._need(finding.score, (finding.reason,))
+            return self._need(finding.score, (finding.reason,), certain=True)
         odds, reasons = self._weigh(text, reading, signals, vector)
+        if odds > _TOLD and only_tells(text, reading):
+            odds, reasons = _TOLD, ("tells something about the person", *reasons)
         if history:
             odds, reasons = self._with_earlier(text, reading, signals, history, odds, reasons)
         return self._need(_chance(odds), reasons)
@@ -87,6 +99,23 @@ class NeedJudge:
             return odds, reasons
         return min(0.0, odds + before), ("refers to what was asked before", *reasons)
 
+    def among_tools(self, need: Need, text: str, signals: Signals, *, fit: float, can_recall: bool) -> Need:
+        """The verdict in view of the tools there are: only a certain "none" holds where one of them suits.
+
+        `fit`: how probably one suits the request. `can_recall`: one looks into what was written down.
+        """
+        if need.certain:
+            return need
+        if signals.recalls and can_recall and need.score < LIKELY:
+            return self._need(LIKELY, ("asks for what was written down or remembered", *need.reasons))
+        if need.verdict is not NeedVerdict.NONE:
+            return need
+        model_can = not read(bounded(text), signals).cues.keys().isdisjoint(_MODEL_CAN)
+        if _odds(need.score) + _odds(fit) <= (_SURE_WHERE_A_MODEL_CAN if model_can else _SURE):
+            return need
+        reasons = ("a tool here may know it", *need.reasons)
+        return replace(need, verdict=NeedVerdict.UNCLEAR, reasons=reasons[:MOST_REASONS])
+
     def _by_conversation(
         self, text: str, reading: Reading, signals: Signals, history: Sequence[Message]
     ) -> Need | None:
@@ -96,9 +125,9 @@ class NeedJudge:
         if settle(reading) is not None or insist(text, reading, signals) is not None:
             return None
         if conversation.already_said(reading, text, history):
-            return self._need(SURELY_NOT, ("the conversation already holds it",))
+            return self._need(SURELY_NOT, ("the conversation already holds it",), certain=True)
         if conversation.about_wording(reading, text, history):
-            return self._need(SURELY_NOT, ("is about the last answer",))
+            return self._need(SURELY_NOT, ("is about the last answer",), certain=True)
         return None
 
     def _weigh_alone(self, text: str, signals: Signals) -> tuple[float, tuple[str, ...]]:
@@ -126,14 +155,14 @@ class NeedJudge:
             odds = max(odds, _odds(finding.score))
         return odds, _reasons(odds, shares, finding)
 
-    def _need(self, score: float, reasons: tuple[str, ...]) -> Need:
+    def _need(self, score: float, reasons: tuple[str, ...], *, certain: bool = False) -> Need:
         if score >= self._tool_above:
             verdict = NeedVerdict.TOOL
         elif score <= self._none_below:
             verdict = NeedVerdict.NONE
         else:
             verdict = NeedVerdict.UNCLEAR
-        return Need(verdict=verdict, score=score, reasons=reasons[:MOST_REASONS])
+        return Need(verdict=verdict, score=score, reasons=reasons[:MOST_REASONS], certain=certain)
 
 
 def _chance(odds: float) -> float:
@@ -141,6 +170,7 @@ def _chance(odds: float) -> float:
 
 
 def _odds(chance: float) -> float:
+    chance = min(max(chance, 1e-6), 1 - 1e-6)
     return math.log(chance / (1 - chance))
 
 

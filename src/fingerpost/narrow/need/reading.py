@@ -63,6 +63,8 @@ _BEFORE_TO: Final = word_set(
     want need like love have you trying going planning wish me us help
     """
 )
+_YES_OR_NO: Final = frozenset(("לא", "כן"))
+_PLUS: Final = frozenset(("ועוד", "פחות"))
 _OWNERS: Final = frozenset(("my", "our", "mine"))
 _HEBREW_OWNERS: Final = frozenset(("שלי", "שלנו", "לי", "אליי", "אלי"))
 _HEBREW_PREFIXES: Final = "והבלמשכ"
@@ -199,11 +201,17 @@ def _read_words(words: Sequence[str], cues: dict[str, str]) -> None:
             # English verbs are nouns elsewhere: "book a table" acts, "a good book" does not.
             if name in ("act", "command") and not hebrew and not _begins_instruction(words, place):
                 continue
-            if name == "chat" and len(words) > _SMALL_TALK:
-                continue  # "hey, can you check the build?" is more than a greeting
+            if _means_something_else(name, phrase, place, words):
+                continue
             cues.setdefault(name, phrase)
             if place == 0:
                 cues.setdefault(f"opens with {'act' if name == 'command' else name}", phrase)
+
+
+def _means_something_else(name: str, phrase: str, place: int, words: Sequence[str]) -> bool:
+    if name == "chat":  # "hey, can you check the build?" is more than a greeting; a "not" is no "no"
+        return len(words) > _SMALL_TALK or (place > 0 and phrase in _YES_OR_NO)
+    return phrase in _PLUS and not any(word[0].isdigit() for word in words)  # "and also", in Hebrew
 
 
 def _owned_after(words: Sequence[str], place: int) -> bool:

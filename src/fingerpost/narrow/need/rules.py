@@ -131,6 +131,23 @@ def settle(reading: Reading) -> Finding | None:
     return None
 
 
+_TELLS: Final = re.compile(
+    r"^\W*(?:by the way,? )?(?:(?:my|our) (?:[\w']+ ){1,4}(?:is|are|was|were|has|lives|works|lands|starts)\b"
+    r"|(?:i'm|i am) (?:allergic|vegetarian|vegan|married|single|left-handed|\d+ years)\b"
+    r"|i (?:live|work|come|was born|moved|prefer|grew up)\b)[^?]*$"
+    r"|^\W*(?:קוראים לי|אני (?:גר|גרה|עובד|עובדת|אלרגי|אלרגית|אוהב|אוהבת|בן|בת)"
+    r"|ה\S+ (?:שלי|שלנו|האהוב\S* עליי) (?:הוא|היא))[^?]*$"
+)
+_WISHES: Final = frozenset(
+    ("want", "act", "command", "seek", "serve", "monitor", "path", "url", "file", "make")
+)
+
+
+def only_tells(text: str, reading: Reading) -> bool:
+    """Whether the request states something about the person and wishes for nothing."""
+    return _TELLS.search(text.lower()) is not None and not reading.cues.keys() & _WISHES
+
+
 def insist(text: str, reading: Reading, signals: Signals) -> Finding | None:
     """Requests that reach for something only a tool has."""
     if (tool := _tool_to_use(text, signals)) is not None:

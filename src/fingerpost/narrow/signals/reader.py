@@ -17,6 +17,7 @@ from fingerpost.narrow.language import HEBREW, language_of
 from fingerpost.narrow.signals.entities import entities
 from fingerpost.narrow.signals.intents import intents
 from fingerpost.narrow.signals.mentions import MentionFinder
+from fingerpost.narrow.signals.mood import asks_to_recall, only_asks
 from fingerpost.narrow.signals.naming import is_ordinary, spoken_name
 from fingerpost.narrow.signals.official import official_data
 from fingerpost.narrow.signals.urgency import is_urgent
@@ -54,6 +55,8 @@ class SignalReader:
             urgent=is_urgent(text),
             mentions=self._mentions.find(text, glossed),
             entities=held,
+            asks=only_asks(text),
+            recalls=asks_to_recall(text),
         )
 
 
