@@ -128,7 +128,6 @@ REQUIREMENTS: dict[str, Requirement] = {
     "C12": Requirement(
         "isBackground returns a handle at once; grants reach outside the working directory; own tools "
         "have a fixed order; run_command and run_subagent have figures",
-        "issue 20: 26",
     ),
     # D. Orchestration
     "D1": Requirement("The tool intelligence registry: written, inferred, learned, each with its source"),
@@ -314,7 +313,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     # U. Our own servers, and profiles
     "U1": Requirement("Our own servers are MCP servers, in this process or alone; calls of them go one path"),
     "U2": Requirement("Files: sixteen operations, atomic writes, any encoding, huge files"),
-    "U3": Requirement("No path leads out of the working directory, whatever it is made of"),
+    "U3": Requirement(
+        "No path leads out of the working directory, whatever it is made of, unless a person grants that call"
+    ),
     "U4": Requirement("Commands have limits and leave nothing running; an allow-list holds"),
     "U5": Requirement("A dry run shows the diff or the exact command, and how to switch it on"),
     "U6": Requirement("Notes are re-indexed as they change; links and front matter are understood"),

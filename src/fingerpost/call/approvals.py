@@ -102,6 +102,7 @@ class Approvals:
             caller=context.caller,
             asker=context.asker,
             idempotency_key=context.idempotency_key,
+            exact=ruling.exact,
         )
         waiting = await self._store.approvals.ask(asked, now=now)
         if waiting.pending_id == asked.pending_id or context.packet_id in waiting.joined:
@@ -122,15 +123,18 @@ class Approvals:
         theirs = [one.call_fingerprint for one in waiting if one.caller == context.caller]
         return len(theirs) >= MOST_WAITING and call.fingerprint not in theirs
 
-    async def spend(self, call: Call, context: CallContext) -> Permit | None:
-        """Use a permission for this call, the one for exactly this call first; None when there is none."""
+    async def spend(self, call: Call, context: CallContext, *, exact: bool = False) -> Permit | None:
+        """Use a permission for this call, the one for exactly this call first; None when there is none.
+
+        `exact`: one for its operation will not do.
+        """
         for _ in range(_VAIN):
             now = self._clock()
             grant = await self._store.grants.spend(
                 call_fingerprint=_as_asked(call.fingerprint, context.caller),
                 conversation=context.conversation,
                 asker=context.asker,
-                operation=operation_key(call.operation, call.definition_fingerprint),
+                operation=None if exact else operation_key(call.operation, call.definition_fingerprint),
                 now=now,
             )
             if grant is None:
@@ -286,6 +290,9 @@ def _check(pending: Pending, decision: Decision, edited: Call | None, scope: Sco
     if edited is not None and edited.tool != pending.tool:
         message = f"{pending.pending_id} waits for {pending.tool}; an edit cannot turn it into {edited.tool}"
         raise CallError(message, hint="reject it and call the other tool")
+    if scope == "conversation" and pending.exact:
+        message = f"{pending.pending_id} can only be approved once: {pending.reason}"
+        raise CallError(message, hint="approve it without widening it to the conversation")
     if scope == "conversation" and pending.conversation is None:
         message = f"{pending.pending_id} was not asked in a conversation, so it can only be approved once"
         raise CallError(message, hint="approve it without widening it to the conversation")

@@ -120,6 +120,7 @@ class CallPath:
         self.use_rules(settings.policy, bounds or {})
         self._running: dict[str, str] = {}  # the tool of every call under way, by call
         self._contexts: dict[str, CallContext] = {}  # and who makes it
+        self._granted: dict[str, Call] = {}  # those that run by a person's grant for that very call
         self.under_way = UnderWay()
         self._rounds = Rounds()
         self._keyed = KeyedCalls(
@@ -232,6 +233,7 @@ class CallPath:
             self._refuse(context, outcome)
             return outcome
         ruling = doubted(await self._policy.judge(ready.call, context), context)
+        ruling = await self._with_grant(ready.call, ruling)
         self._tell(context, CallRuled, tool=ready.call.tool, verdict=ruling.verdict, reason=ruling.reason,
                    rule=ruling.rule)  # fmt: skip
         if context.dry_run:
@@ -254,7 +256,12 @@ class CallPath:
         leave = await self._leave(ready.call, context, ruling, passage)
         if leave is None:
             return await self._without_leave(ready.call, context, ruling, endings, passage)
-        execution = await self._execute(ready, leave, context, passage)
+        if ruling.exact:
+            self._granted[context.call_id] = ready.call
+        try:
+            execution = await self._execute(ready, leave, context, passage)
+        finally:
+            self._granted.pop(context.call_id, None)
         if execution.error is None and execution.result is not None and awaits_input(execution.result):
             if ruling.verdict is Verdict.ASK:
                 self._rounds.keep(ready.call, context, execution.result, leave)
@@ -341,6 +348,21 @@ class CallPath:
         ruling = self._policy.decide(call_of(card, {}, ()), context, Placement.NONE)
         return ruling.verdict is Verdict.ASK
 
+    async def _with_grant(self, call: Call, ruling: Ruling) -> Ruling:
+        """The ruling, unless the server itself wants a person's grant for this very call."""
+        precheck = self._servers.precheck(call.server)
+        if precheck is None or ruling.verdict is Verdict.DENY:
+            return ruling
+        reason = await precheck.needs_grant(call.name, call.arguments)
+        if not reason:
+            return ruling
+        return Ruling(verdict=Verdict.ASK, reason=reason, rule=f"{call.server} itself", exact=True)
+
+    def is_granted(self, call_id: str, name: str, arguments: JsonObject) -> bool:
+        """Whether a person granted this very call, which is under way."""
+        call = self._granted.get(call_id)
+        return call is not None and (call.name, call.arguments) == (name, arguments)
+
     # -- permission ---------------------------------------------------------------------------------
 
     async def _leave(
@@ -350,7 +372,9 @@ class CallPath:
             self._events.flush()  # approvals tell at once
             # Who allowed a call allowed all of its rounds.
             begun = self._rounds.take(call, context, passage)
-            return await self.approvals.spend(call, context) if begun is None else begun
+            if begun is not None:
+                return begun
+            return await self.approvals.spend(call, context, exact=ruling.exact)
         return permit(call, ruling)
 
     async def _without_leave(

@@ -1,7 +1,7 @@
 """The catalog at one moment, and the difference between two such moments.
 
 A snapshot never changes, so a request that began with one can finish with it
-while servers come and go. Its cards are in a fixed order: the same tools give the
+while servers come and go. Its cards are sorted by key: the same tools give the
 same list whatever order their servers answered in, which is what lets a
 provider's prompt cache recognise the list again.
 """
@@ -17,7 +17,7 @@ from typing import Final
 from fingerpost.frozen import frozen
 from fingerpost.records import ToolCard
 
-# These tools of our own come first in every list, in this order; all others follow by key.
+# These tools of our own come first in every list for models, in this order; all others follow by key.
 FIRST_LISTED: Final = ("memory/think", "collaboration/user_collaboration", "workspace/file_operations")
 _PLACES: Final = {key: place for place, key in enumerate(FIRST_LISTED)}
 
@@ -26,7 +26,7 @@ _SHORTLISTED = 40
 
 
 def list_place(key: str) -> tuple[int, str]:
-    """Where a tool stands in a list, to sort by."""
+    """Where a tool stands in a list for models, to sort by."""
     return _PLACES.get(key, len(_PLACES)), key
 
 
@@ -63,7 +63,7 @@ def _differ(before: ToolCard, after: ToolCard) -> bool:
 
 @frozen
 class Snapshot:
-    """All tools that may be listed and called, in the order of `list_place`."""
+    """All tools that may be listed and called, sorted by key."""
 
     version: int = 0
     cards: tuple[ToolCard, ...] = ()
@@ -72,7 +72,7 @@ class Snapshot:
     _names: dict[str, list[ToolCard]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        cards = tuple(sorted(self.cards, key=lambda card: list_place(card.key)))
+        cards = tuple(sorted(self.cards, key=lambda card: card.key))
         names: dict[str, list[ToolCard]] = {}
         for card in cards:
             names.setdefault(card.name, []).append(card)

@@ -57,6 +57,7 @@ class Pending:
     call_id: str | None = None  # of the call that asked first, so that its trace shows the decision
     definition_fingerprint: str | None = None
     idempotency_key: str | None = None  # of the call that asked first
+    exact: bool = False  # only this very call can be approved, not its operation for the conversation
     joined: tuple[str, ...] = ()  # further requests that wait for this very call
 
     @property

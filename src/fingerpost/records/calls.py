@@ -145,6 +145,7 @@ class Ruling:
     verdict: Verdict
     reason: str
     rule: str  # "rule 3 in fingerpost.toml", "default for read"
+    exact: bool = False  # only a person's grant for this very call will do
 
 
 @frozen

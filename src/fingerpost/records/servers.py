@@ -33,6 +33,10 @@ class Precheck(Protocol):
         """What is wrong with the arguments beyond their schema. Looks at nothing but them."""
         ...
 
+    async def needs_grant(self, tool: str, arguments: JsonObject) -> str:
+        """Why only a person's grant for this very call lets it run, whatever rules say; empty: no grant."""
+        ...
+
     async def check_feasible(self, tool: str, arguments: JsonObject) -> CallFault | None:
         """Why the call would fail now; None where nothing is known against it. Changes nothing."""
         ...

@@ -502,6 +502,19 @@ class WorkspaceSettings(Section):
         ),
         description="What is read but never written: names, `*` allowed; with a leading / seen from the root",
     )
+    outside: bool = Field(
+        default=False,
+        description="Files outside can be used, each call only with a person's approval of that very call",
+    )
+    sensitive: tuple[str, ...] = Field(
+        default=(
+            ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".pgpass", ".git-credentials",
+            ".password-store", "keyrings", ".env", ".env.*", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*",
+            "*.pem", "*.key", "*.p12", "*.pfx", "*.kdbx", "shadow*", "gshadow*", "sudoers*", "/proc", "/sys",
+            "/dev", "/run",
+        ),
+        description="Names outside that nobody can approve; with a leading / seen from the top of the disk",
+    )  # fmt: skip
 
 
 class KnowledgeSettings(Section):

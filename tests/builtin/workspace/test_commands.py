@@ -339,6 +339,6 @@ async def test_run_command_and_run_subagent_have_figures(house: House):
         assert (await hands.router.call("specialists/run_subagent", {"task": "list the files"})).attempts
         tools = {"workspace/terminal_operations", "specialists/run_subagent"}
         with anyio.fail_after(LONG):
-            while not tools <= (figures := await hands.router.store.usage.profiles()).keys():
+            while not tools <= (figures := await hands.router.store.usage.profiles()).keys():  # noqa: ASYNC110
                 await anyio.sleep(0.02)
         assert all(figures[tool].calls == 1 and figures[tool].typical_ms > 0 for tool in tools), figures

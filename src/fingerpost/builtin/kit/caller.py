@@ -22,6 +22,7 @@ class Caller:
     # call path: somebody runs this server alone.
     context: CallContext | None = None
     progress: Progress = _to_nobody
+    granted: bool = False  # a person granted this very call
     can_be_asked: bool = False  # a `Question` would reach a person
     # What the person said to the `Question` of the round before: an object that fits its schema; None where
     # this is the first round, or (`declined`) where they would not say.

@@ -28,6 +28,7 @@ ASKED: Final = "question"  # the one question of a round
 _TIMEOUT_S: Final = 30.0
 
 ContextOf = Callable[[str], CallContext | None]
+IsGranted = Callable[[str, str, JsonObject], bool]  # by call id, tool and arguments
 
 
 class OwnServer:
@@ -46,12 +47,14 @@ class OwnServer:
         rules: Iterable[OwnRule] = (),
         open: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
         context_of: ContextOf = lambda _: None,
+        is_granted: IsGranted | None = None,
     ) -> None:
         self.name = name
         self.tools = {tool.name: tool for tool in tools}
         self.rules = tuple(rules)
         self.open = open
         self._context_of = context_of
+        self._is_granted = is_granted
         self._listed = [types.Tool.model_validate(tool.definition) for tool in self.tools.values()]
         self._checks = {
             tool.name: Draft202012Validator(cast("dict[str, Any]", tool.definition["inputSchema"]))
@@ -83,6 +86,10 @@ class OwnServer:
             words = f"{refused.parameter}: {refused.text}"
             return (ParameterError(fault=refused.fault, parameter=refused.parameter, message=words),)
         return ()
+
+    async def needs_grant(self, tool: str, arguments: JsonObject) -> str:
+        """Why only a person's grant for this very call lets it run."""
+        return await self.tools[tool].needs_grant(arguments)
 
     async def check_feasible(self, tool: str, arguments: JsonObject) -> CallFault | None:
         """Why a call would fail now."""
@@ -131,14 +138,20 @@ class OwnServer:
         where = ".".join(str(part) for part in error.absolute_path)
         return f"{f'{where}: ' if where else ''}{error.message[:300]}"
 
+    def _granted(self, call_id: str, params: types.CallToolRequestParams) -> bool:
+        granted = self._is_granted
+        return granted is not None and granted(call_id, params.name, params.arguments or {})
+
     def _caller(self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams) -> Caller:
         meta = cast("Mapping[str, object]", ctx.meta or {})
         call_id = meta.get(CALL_ID)
-        context = self._context_of(call_id) if isinstance(call_id, str) else None
+        known = isinstance(call_id, str)
+        context = self._context_of(call_id) if known else None
         answer, declined = _answer(params)
         return Caller(
             context=context,
             progress=ctx.session.report_progress,
+            granted=known and self._granted(call_id, params),
             can_be_asked=_can_be_asked(ctx, context),
             answer=answer,
             declined=declined,

@@ -21,6 +21,11 @@ _HINTS: Final[Mapping[Effect, Mapping[str, bool]]] = {
 }
 
 
+async def _no_grant(arguments: JsonObject) -> str:
+    """No grant is needed."""
+    return ""
+
+
 async def _nothing_against(arguments: JsonObject) -> None:
     """Nothing is known against the call."""
 
@@ -42,6 +47,8 @@ class OwnTool:
     # now, changing nothing.
     check: Callable[[JsonObject], None] = lambda _: None
     feasible: Callable[[JsonObject], Awaitable[None]] = _nothing_against
+    # Why only a person's grant for this very call lets it run, whatever the rules say; empty: it need not.
+    needs_grant: Callable[[JsonObject], Awaitable[str]] = _no_grant
     open_world: bool = False  # reaches beyond this machine
     # What the router knows of it beyond the definition: the fields of `ToolOverride` but for `match`.
     # `effect` and `operations` there are what holds with the present switches.

@@ -13,7 +13,7 @@ from fingerpost.builtin.premises import Premises
 from fingerpost.builtin.workspace.commands.jobs import Jobs
 from fingerpost.builtin.workspace.commands.tool import Terminal
 from fingerpost.builtin.workspace.files.operations import OPERATIONS, Desk
-from fingerpost.builtin.workspace.ground import Ground
+from fingerpost.builtin.workspace.ground import Beyond, Ground
 from fingerpost.builtin.workspace.search.meaning import MeaningIndex
 from fingerpost.builtin.workspace.switches import Switches
 from fingerpost.builtin.workspace.tools import (
@@ -30,14 +30,16 @@ from fingerpost.builtin.workspace.tools import (
     search_files,
     terminal_operations,
 )
+from fingerpost.builtin.workspace.wording import INSIDE_ONLY, reach
 from fingerpost.builtin.workspace.workplace import Workplace
 from fingerpost.records import Effect
 from fingerpost.settings import OwnRule, Settings
+from fingerpost.store import data_directory, locate
 
 NAME: Final = "workspace"
 _INSTRUCTIONS: Final = (
-    "Files and commands of one working directory. Paths are seen from it, and nothing outside of it can be "
-    "reached. Until they are switched on, writes and commands are dry runs that show what would be done."
+    f"Files and commands of one working directory. Paths are seen from it; {INSIDE_ONLY} "
+    "Until they are switched on, writes and commands are dry runs that show what would be done."
 )
 
 
@@ -46,7 +48,7 @@ def make(premises: Premises) -> OwnServer:
     settings = premises.settings
     own = settings.builtin.workspace
     work = Workplace(
-        ground=Ground(premises.path(own.root), protected=_protected(settings)),
+        ground=Ground(premises.path(own.root), protected=_protected(settings), beyond=_beyond(premises)),
         settings=own,
         switches=Switches(
             write=settings.tool_routing.allow_write, execute=settings.tool_routing.allow_execute
@@ -77,11 +79,24 @@ def make(premises: Premises) -> OwnServer:
     return OwnServer(
         NAME,
         tools,
-        instructions=_INSTRUCTIONS,
+        instructions=reach(_INSTRUCTIONS, outside=own.outside),
         rules=_rules(settings),
         open=open_all,
         context_of=premises.context_of,
+        is_granted=premises.is_granted,
     )
+
+
+def _beyond(premises: Premises) -> Beyond | None:
+    """What lies outside, but for what decides about Fingerpost itself: its profiles, its store."""
+    own = premises.settings.builtin.workspace
+    if not own.outside:
+        return None
+    folder = premises.settings.profiles_folder
+    ours = [data_directory(), *(() if folder is None else (premises.path(folder),))]
+    if (file := locate(premises.settings.store.url).file) is not None:
+        ours.append(file.with_name(f"{file.stem}*"))
+    return Beyond(sensitive=(*own.sensitive, *map(str, ours)))
 
 
 def _protected(settings: Settings) -> tuple[str, ...]:

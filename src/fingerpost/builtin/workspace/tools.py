@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from fingerpost.builtin.workspace.files.operations import (
     Operation,
     blaming_paths,
     check_paths,
+    reason_for_grant,
     try_out,
 )
 from fingerpost.builtin.workspace.given import Given
@@ -60,16 +62,17 @@ def file_operations(desk: Desk) -> OwnTool:
 
     async def run(arguments: JsonObject, caller: Caller) -> Reply:
         given = Given(str(arguments.get("operation")), arguments)
-        return Reply(await _in_thread(desk, OPERATIONS[given.what], given))
+        return Reply(await _in_thread(_desk_for(desk, caller), OPERATIONS[given.what], given))
 
     effects = {name: desk_effect(desk, each.effect) for name, each in OPERATIONS.items()}
     return OwnTool(
         name=FILES,
         title="Files",
-        description=wording.FILES.description,
+        description=wording.reach(wording.FILES.description, outside=desk.work.settings.outside),
         run=run,
         check=check,
         feasible=feasible,
+        needs_grant=lambda arguments: _reason_for_grant(desk, str(arguments.get("operation")), arguments),
         effect=Effect.DESTROY,
         properties={
             "operation": schemas.choice(OPERATIONS, wording.FILES.operation),
@@ -84,6 +87,17 @@ def file_operations(desk: Desk) -> OwnTool:
             "timeout_ms": 60_000,
         },
     )
+
+
+def _desk_for(desk: Desk, caller: Caller) -> Desk:
+    """What a call works with: beyond the folder only where a person granted this very call."""
+    return replace(desk, work=desk.work.reaching()) if caller.granted else desk
+
+
+async def _reason_for_grant(desk: Desk, operation: str, arguments: JsonObject) -> str:
+    if not desk.work.settings.outside:
+        return ""
+    return await anyio.to_thread.run_sync(reason_for_grant, desk.work, Given(operation, arguments))
 
 
 async def _in_thread(desk: Desk, operation: Operation, given: Given) -> str:
@@ -166,12 +180,15 @@ def terminal_operations(desk: Desk, terminal: Terminal) -> OwnTool:
 
 def ai_read(desk: Desk) -> OwnTool:
     async def run(arguments: JsonObject, caller: Caller) -> Reply:
-        given = Given(READ, arguments)
+        given, work = Given(READ, arguments), _desk_for(desk, caller).work
         with blaming_paths(given):
             if not (given.has("start_line") or given.has("end_line")):
-                return Reply(await _thread(reading.read_file, desk.work, given.text("path")))
+                return Reply(await _thread(reading.read_file, work, given.text("path")))
             lines = given.number("start_line", 1), given.number("end_line", 0)
-            return Reply(await _thread(reading.read_range, desk.work, given.text("path"), *lines))
+            return Reply(await _thread(reading.read_range, work, given.text("path"), *lines))
+
+    async def feasible(arguments: JsonObject) -> None:
+        await anyio.to_thread.run_sync(try_out, desk, Given("read_file", arguments))
 
     return OwnTool(
         name=READ,
@@ -179,6 +196,8 @@ def ai_read(desk: Desk) -> OwnTool:
         description=wording.READ.description,
         run=run,
         check=lambda arguments: check_paths(desk.work, Given(READ, arguments)),
+        feasible=feasible,
+        needs_grant=lambda arguments: _reason_for_grant(desk, "read_file", arguments),
         effect=Effect.READ,
         properties={
             "path": schemas.PATH,
@@ -194,7 +213,8 @@ def ai_write(desk: Desk) -> OwnTool:
     async def run(arguments: JsonObject, caller: Caller) -> Reply:
         given = Given(WRITE, arguments)
         act = desk.work.switches.writing(wished_dry=given.flag("dry_run"))
-        do = partial(writing.write_file, desk.work, given.text("path"), given.text("content"), act)
+        work = _desk_for(desk, caller).work
+        do = partial(writing.write_file, work, given.text("path"), given.text("content"), act)
         with blaming_paths(given):
             return Reply(await anyio.to_thread.run_sync(do))
 
@@ -208,6 +228,7 @@ def ai_write(desk: Desk) -> OwnTool:
         run=run,
         check=lambda arguments: check_paths(desk.work, Given(WRITE, arguments)),
         feasible=feasible,
+        needs_grant=lambda arguments: _reason_for_grant(desk, "write_file", arguments),
         effect=Effect.WRITE,
         properties={"path": schemas.PATH, "content": schemas.CONTENT, "dry_run": schemas.DRY_RUN},
         required=("path", "content"),

@@ -17,13 +17,23 @@ class Words:
     knowledge: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
+INSIDE_ONLY: Final = "nothing outside of it can be reached."
+WITH_APPROVAL: Final = "a file outside of it needs its whole path, and each call a person's approval."
+
+
+def reach(text: str, *, outside: bool) -> str:
+    """What is said of the boundary, as it is set."""
+    return text.replace(INSIDE_ONLY, WITH_APPROVAL) if outside else text
+
+
 FILES: Final = Words(
     description=(
         "Work with the files of the working directory: read a file or a range of its lines, create, write, "
         "append, replace text, insert lines, rename or move, copy, delete, list a folder, find files by name "
         "pattern, search the text of files (which files mention a word), search by meaning, show size and "
-        "type. Paths are seen from the working directory; nothing outside of it can be reached."
-    ),
+        "type. Paths are seen from the working directory; "
+    )
+    + INSIDE_ONLY,
     operation=(
         "read_file, read_range (start_line, end_line), create_file (fails if it exists), write_file (whole "
         "content), append_file, replace_string (old_string must occur once, or all: true), multi_replace "

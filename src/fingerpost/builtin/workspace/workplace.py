@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from threading import Lock
 
 from fingerpost.builtin.workspace.ground import Ground
@@ -20,6 +20,10 @@ class Workplace:
     settings: WorkspaceSettings
     switches: Switches
     writing: Lock = field(default_factory=Lock)
+
+    def reaching(self) -> Workplace:
+        """The same for a call that a person granted: it may reach what lies outside of the folder."""
+        return replace(self, ground=self.ground.reaching())
 
     def walking(self, *, everything: bool = False, deepest: int | None = None) -> Walking:
         """A walk that passes over what is ignored, unless everything is wanted."""

@@ -26,7 +26,7 @@ def entries(work: Workplace, path: str, walking: Walking) -> Generator[tuple[Pla
     with work.ground.at(path) as place:
         folder = place.open_folder()
         try:
-            above = _above(work, place) if walking.gitignore else None
+            above = _above(work, place) if walking.gitignore and not place.outside else None
             yield place, walking.below(folder, "/".join(place.names), above)
         finally:
             os.close(folder)

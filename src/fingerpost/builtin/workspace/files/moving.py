@@ -31,6 +31,7 @@ def rename_file(work: Workplace, path: str, new_path: str, act: Act) -> str:
         work.ground.at(new_path, follow=False) as target,
     ):
         found = source.there()
+        _check_whole(source, target, found)
         work.ground.check_write(source)
         _check_target(work, source, target)
         if stat.S_ISDIR(found.st_mode):
@@ -45,6 +46,7 @@ def copy_file(work: Workplace, path: str, new_path: str, act: Act) -> str:
     """A copy of a file, or of a folder with all that is in it."""
     with work.writing, work.ground.at(path) as source, work.ground.at(new_path, follow=False) as target:
         found = source.there()
+        _check_whole(source, target, found)
         _check_target(work, source, target)
         if stat.S_ISDIR(found.st_mode):
             return _copy_folder(work, source, target, act)
@@ -64,6 +66,7 @@ def delete(work: Workplace, path: str, act: Act, *, recursive: bool) -> str:
     """A file or an empty folder away; a folder with all that is in it where that is said."""
     with work.writing, work.ground.at(path, follow=False) as place:
         found = place.there()
+        _check_whole(place, place, found)
         work.ground.check_write(place)
         if stat.S_ISDIR(found.st_mode):
             return _delete_folder(work, place, act, recursive=recursive)
@@ -84,10 +87,17 @@ def _lost(place: Place, found: os.stat_result) -> str:
     return f"\n\n{diff(place.shown, content.data, None, most=60)}"
 
 
+def _check_whole(source: Place, target: Place, found: os.stat_result) -> None:
+    """What a folder outside holds, a person who was asked about its name has not seen."""
+    if stat.S_ISDIR(found.st_mode) and (source.outside or target.outside):
+        message = "A folder is not moved, copied or deleted as a whole outside of the working directory."
+        raise ToolRefused(message, hint="Take its files one by one.")
+
+
 def _check_target(work: Workplace, source: Place, target: Place) -> None:
     if target.name == ITSELF or (found := target.look()) is None:
         work.ground.check_new(target)
-        if target.names[: len(source.names)] == source.names:
+        if target.outside == source.outside and target.names[: len(source.names)] == source.names:
             message = f"{target.shown} lies inside of {source.shown}."
             raise ToolRefused(message, hint="Choose a target outside of it.")
         return

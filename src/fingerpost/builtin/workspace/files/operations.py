@@ -10,7 +10,7 @@ from fingerpost.builtin.kit import ToolRefused, blaming
 from fingerpost.builtin.workspace.files import listing, moving, reading, writing
 from fingerpost.builtin.workspace.given import Given
 from fingerpost.builtin.workspace.ground import shown_name
-from fingerpost.builtin.workspace.ground.names import OUTSIDE, PROTECTED
+from fingerpost.builtin.workspace.ground.names import OUTSIDE, PROTECTED, SENSITIVE
 from fingerpost.builtin.workspace.search.grep import Wanted, grep_search
 from fingerpost.builtin.workspace.search.meaning import MeaningIndex
 from fingerpost.builtin.workspace.switches import Act
@@ -195,6 +195,30 @@ def _paths(given: Given) -> Iterator[tuple[str, str]]:
             yield f"edits.{number}.path", path
 
 
+# What can be done with a file outside of the working directory, where a person grants it.
+_OUTSIDE: Final = frozenset(
+    {"read_file", "read_range", "file_info", "list_dir", "create_file", "write_file", "append_file",
+     "replace_string", "multi_replace", "insert_text", "rename_file", "copy_file", "delete"}
+)  # fmt: skip
+
+
+def paths_outside(work: Workplace, given: Given) -> tuple[str, ...]:
+    """The whole paths of a call that lie outside of the working directory. Blocks: not for an event loop."""
+    if not work.settings.outside or given.what not in _OUTSIDE:
+        return ()
+    found = (work.ground.outside_path(path) for _, path in _paths(given))
+    return tuple(path for path in found if path is not None)
+
+
+def reason_for_grant(work: Workplace, given: Given) -> str:
+    """Why a person has to grant this very call; empty: they need not."""
+    outside = paths_outside(work, given)
+    if not outside:
+        return ""
+    does = "reads" if OPERATIONS[given.what].effect is Effect.READ else "changes"
+    return f"it {does} {' and '.join(map(shown_name, outside[:3]))}, outside of the working directory"
+
+
 def check_paths(work: Workplace, given: Given) -> None:
     """Refuse paths that lead out of the working directory or cannot be paths, naming the parameter."""
     for parameter, path in _paths(given):
@@ -206,6 +230,10 @@ def try_out(desk: Desk, given: Given) -> None:
     """Refuse what would fail now: what changes files is run dry, of the others the path is looked up."""
     operation = OPERATIONS[given.what]
     with blaming_paths(given), _without_content():
+        if outside := paths_outside(desk.work, given):  # what is there is looked at once a person has agreed
+            for path in outside:
+                desk.work.ground.check_sensitive(path)
+            return
         if operation.effect is not Effect.READ:
             operation.do(desk, given, Act(dry=True))
         elif given.has("path"):
@@ -230,7 +258,7 @@ def blaming_paths(given: Given) -> Generator[None]:
     try:
         yield
     except ToolRefused as refused:
-        if refused.error_type in (OUTSIDE, PROTECTED):
+        if refused.error_type in (OUTSIDE, PROTECTED, SENSITIVE):
             refused.parameter = _parameter_of(given, refused.path)
         raise
 

@@ -22,7 +22,9 @@ from unicodedata import normalize
 from fingerpost.builtin.kit import ToolRefused
 from fingerpost.builtin.workspace.ground.failing import NOT_FOUND, told
 from fingerpost.builtin.workspace.ground.names import (
+    OUTSIDE,
     PROTECTED,
+    SENSITIVE,
     check_new_name,
     is_absolute,
     link_names,
@@ -32,6 +34,7 @@ from fingerpost.builtin.workspace.ground.names import (
 )
 from fingerpost.builtin.workspace.ground.place import ITSELF, Place
 from fingerpost.errors import ConfigError
+from fingerpost.frozen import frozen
 
 MOST_LINKS: Final = 40  # as the system has it
 TRIES: Final = 4  # when something changes under our hands
@@ -39,15 +42,58 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _CHANGED: Final = (errno.ELOOP, errno.ENOTDIR, errno.ENOENT)
 
 
+@frozen
+class Beyond:
+    """That what lies outside of the root may be granted, but for what is named so."""
+
+    sensitive: tuple[str, ...] = ()
+
+
 class Ground:
     """One root folder. Its methods block: not for an event loop."""
 
-    def __init__(self, root: Path, *, protected: Iterable[str] = ()) -> None:
+    def __init__(self, root: Path, *, protected: Iterable[str] = (), beyond: Beyond | None = None) -> None:
+        """`beyond`: what lies outside may be used, where a person granted it (`reaching`)."""
         if os.open not in os.supports_dir_fd:
             message = "the workspace needs a system that opens files relative to a folder"
             raise ConfigError(message, hint="Use Linux or macOS, or leave it out of builtin.enabled.")
         self.root = root
         self._protected = tuple(protected)
+        self._beyond = beyond
+        self._reaches = False
+
+    def reaching(self) -> Ground:
+        """The same for a call that a person granted: it may reach what lies outside."""
+        made = Ground(self.root, protected=self._protected, beyond=self._beyond)
+        made._reaches = self._beyond is not None
+        return made
+
+    def outside_path(self, given: str) -> str | None:
+        """The whole path of what lies outside, where that may be granted and can be told by its letters."""
+        if self._beyond is None:
+            return None
+        names = names_of(given, ("/",))
+        spellings = self._spellings()
+        if is_absolute(given):
+            lies_inside = link_names(given, spellings) is not None
+            return None if lies_inside or ".." in names else "/" + "/".join(names)
+        if names[:1] != ("..",):
+            return None
+        whole = os.path.normpath(f"{spellings[-1]}/{given}")
+        return None if link_names(whole, spellings) is not None else whole
+
+    def check_sensitive(self, path: str, *, look: bool = True) -> None:
+        """Refuse a path outside that nobody may approve. `look`: also where our own folders really lie."""
+        names = tuple(name for name in path.split("/") if name)
+        patterns = () if self._beyond is None else self._beyond.sensitive
+        if look:
+            patterns += tuple(os.path.realpath(each) for each in patterns if each.count("/") > 1)
+        if any(_is_protected(names, pattern) for pattern in patterns):
+            message = (
+                f"{shown_name(path[:200])} may hold secrets or belongs to the system: it cannot be used."
+            )
+            hint = "A person can look at it; builtin.workspace.sensitive lists what is kept out."
+            raise ToolRefused(message, hint=hint, error_type=SENSITIVE, path=shown_name(path[:200]))
 
     def open_root(self) -> int:
         """A descriptor of the root. Its own path is the operator's, links and all."""
@@ -69,13 +115,19 @@ class Ground:
     def check_path(self, given: str) -> None:
         """Refuse what cannot be a path here by its letters alone. Nothing is looked up."""
         names = names_of(given, ("/",))
-        if not is_absolute(given) and names[:1] == ("..",):
+        if is_absolute(given) and self._beyond is not None:
+            self.check_sensitive(given, look=False)
+        if not is_absolute(given) and names[:1] == ("..",) and self._beyond is None:
             raise outside(given)
 
     def _arrive(self, given: str, *, follow: bool) -> tuple[_Walk, Place]:
-        names, tries = names_of(given, self._spellings()), TRIES
+        beyond = self.outside_path(given) if self._reaches else None
+        if beyond is not None:
+            self.check_sensitive(beyond)
+        names = names_of(given, self._spellings()) if beyond is None else names_of(beyond, ("/",))
+        tries = TRIES
         while True:
-            walk, tries = _Walk(self, given), tries - 1
+            walk, tries = _Walk(self, given, beyond=beyond is not None), tries - 1
             try:
                 return walk, walk.to(names, follow=follow)
             except OSError as error:
@@ -99,6 +151,8 @@ class Ground:
             message = "The working directory itself cannot be changed."
             raise ToolRefused(message, hint="Name something inside of it.")
         for pattern in self._protected:
+            if place.outside and pattern.startswith("/"):
+                continue  # seen from the root
             if _is_protected(place.names, pattern):
                 message = f"{place.shown} is protected ({pattern}): it can be read, never written."
                 hint = "A person can write it; builtin.workspace.protected lists what is protected."
@@ -118,7 +172,7 @@ class Ground:
                         os.mkdir(name, dir_fd=folder)
                     folder = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
                     made.append(folder)
-            yield Place(folder=folder, name=place.name, names=place.names)
+            yield Place(folder=folder, name=place.name, names=place.names, outside=place.outside)
         finally:
             for descriptor in made:
                 os.close(descriptor)
@@ -134,10 +188,11 @@ class Ground:
 class _Walk:
     """One way from the root: the folders gone through, each held open."""
 
-    def __init__(self, ground: Ground, given: str) -> None:
+    def __init__(self, ground: Ground, given: str, *, beyond: bool = False) -> None:
         self._ground = ground
         self._given = given
-        self._stack: list[tuple[str, int]] = [("", ground.open_root())]
+        self._beyond = beyond  # it begins at the top of the disk, and follows no link
+        self._stack: list[tuple[str, int]] = [("", os.open("/", _FOLDER) if beyond else ground.open_root())]
         self._links = 0
 
     def close(self) -> None:
@@ -183,6 +238,10 @@ class _Walk:
         os.close(self._stack.pop()[1])
 
     def _follow(self, name: str) -> tuple[str, ...]:
+        if self._beyond:
+            message = f"{shown_name(self._given[:200])} goes through the link {shown_name(name)}."
+            hint = "Outside of the working directory links are not followed: give the path it leads to."
+            raise ToolRefused(message, hint=hint, error_type=OUTSIDE, path=shown_name(self._given[:200]))
         self._links += 1
         if self._links > MOST_LINKS:
             message = f"{self._given[:200]} goes through more than {MOST_LINKS} links."
@@ -207,7 +266,7 @@ class _Walk:
     def _place(self, name: str, missing: tuple[str, ...] = ()) -> Place:
         above = tuple(each for each, _ in self._stack[1:])
         names = above if name == ITSELF else (*above, *missing, name)
-        return Place(folder=self._folder, name=name, missing=missing, names=names)
+        return Place(folder=self._folder, name=name, missing=missing, names=names, outside=self._beyond)
 
 
 def _is_protected(names: tuple[str, ...], pattern: str) -> bool:

@@ -13,6 +13,7 @@ DEEPEST: Final = 256
 # Types of errors whose cause is the path that was given, not what is there.
 OUTSIDE: Final = "OutsideWorkingDirectory"
 PROTECTED: Final = "ProtectedPath"
+SENSITIVE: Final = "SensitivePath"
 
 
 def names_of(given: str, roots: tuple[str, ...]) -> tuple[str, ...]:

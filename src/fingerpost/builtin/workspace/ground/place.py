@@ -29,11 +29,17 @@ class Place:
     name: str  # `.`: the open folder itself
     missing: tuple[str, ...] = ()  # folders between the open one and the name that do not exist
     names: tuple[str, ...] = ()  # all of it, seen from the root, with no link left in it
+    outside: bool = False  # of the root: the names are seen from the top of the disk
 
     @property
     def shown(self) -> str:
         """As it is told to people."""
-        return "/".join(self.names) or ITSELF
+        return f"/{'/'.join(self.names)}" if self.outside else "/".join(self.names) or ITSELF
+
+    @property
+    def path(self) -> str:
+        """As it is given to find the very same place again."""
+        return self.shown if self.outside else f"./{'/'.join(self.names)}"
 
     def look(self) -> os.stat_result | None:
         """What is there now, a link not followed; None: nothing."""
@@ -80,7 +86,7 @@ class Place:
 
     def _nothing(self) -> ToolRefused:
         near = "" if self.missing else _near(self)
-        message = f"There is no {self.shown} in the working directory."
+        message = f"There is no {self.shown}{'' if self.outside else ' in the working directory'}."
         hint = near or "list_dir and find_files show what there is."
         return ToolRefused(message, hint=hint, error_type=NOT_FOUND, path=self.shown)
 

@@ -59,7 +59,7 @@ def _may_widen(pending: Pending, request: ClientRequest) -> bool:
 
     All clients of a principal without sessions look alike: one person's word must not reach the others.
     """
-    return request.session is not None and pending.conversation == request.session
+    return not pending.exact and request.session is not None and pending.conversation == request.session
 
 
 def _schema(pending: Pending, grant_seconds: float, *, longer: bool) -> JsonObject:

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 import anyio.lowlevel
 
 from fingerpost.call.patterns import Fit, fits_exactly
-from fingerpost.catalog import Snapshot
+from fingerpost.catalog import Snapshot, list_place
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, Principal, Scope, ToolCard
 from fingerpost.router import Router
@@ -236,7 +236,7 @@ class ToolOffers:
         return pages
 
     def _pages_of(self, offer: Offer, *, modern: bool) -> Pages:
-        cards = self._shown(offer)
+        cards = sorted(self._shown(offer), key=lambda card: list_place(card.key))
         ours = [(f"0/{tool['name']}", encoded(tool)) for tool in offer.own_tools]
         theirs = [(card.key, self._definitions.of(card, modern=modern)) for card in cards]
         entries = [*ours, *theirs] if offer.mode == ROUTE else [*theirs, *ours]
