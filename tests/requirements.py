@@ -60,10 +60,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "A12": Requirement("Selection, review, decision and execution are reflected and audited"),
     "A13": Requirement("The settings block tool_routing with its seven values; off, no model is sent a tool"),
     "A14": Requirement("The ten system tasks exist on the packet and are scheduled where they happen"),
-    "A15": Requirement(
-        "Invented tool syntax never reaches the user",
-        "syntax of unknown tools leaks in several forms or leaves an empty answer (issue 20: 14)",
-    ),
+    "A15": Requirement("Invented tool syntax never reaches the user"),
     "A16": Requirement(
         "Measured: the right tool, calibrated confidence, little added time",
         "added time is measured (`make bench`), calibration on simulated outcomes; "

@@ -189,3 +189,41 @@ async def test_a_model_that_goes_round_within_one_request_is_stopped(tmp_path: P
     assert answer.text.startswith("Enough.")
     assert "with the same arguments" in heard[-1]
     assert len(place.clock.calls) < 10
+
+
+INVENTED = "<tool_call>\nmake_coffee\n</tool_call>"
+DONE = json.dumps({"thought": "That is it.", "action": None, "answer": INVENTED})
+
+
+@proves("A15")
+@pytest.mark.parametrize("mode", ["staged", "single", "simple", "react"])
+async def test_a_call_of_a_tool_that_does_not_exist_is_asked_again_for_words(tmp_path: Path, mode: str):
+    first = DONE if mode == "react" else INVENTED
+    for streams in (False, True):
+        model = says(first, "I cannot make coffee.")
+        async with house(tmp_path / str(streams), model) as place:
+            if streams:
+                said, finish = await streamed(place, fingerpost={"mode": mode})
+                assert (said["content"], finish) == ("I cannot make coffee.", "stop")
+            else:
+                choice = await whole(place, fingerpost={"mode": mode})
+                assert choice["message"]["content"] == "I cannot make coffee."
+        again = model.asked[-1]
+        assert not again.tools
+        assert "no such tool" in again.messages[-1].text.lower()
+
+
+@proves("A15")
+@pytest.mark.parametrize("mode", ["staged", "single", "simple", "react"])
+async def test_a_model_that_writes_nothing_but_invented_calls_never_leaves_an_empty_answer(
+    tmp_path: Path, mode: str
+):
+    first = DONE if mode == "react" else INVENTED
+    for streams in (False, True):
+        async with house(tmp_path / str(streams), says(first, INVENTED)) as place:
+            if streams:
+                content = (await streamed(place, fingerpost={"mode": mode}))[0]["content"]
+            else:
+                content = (await whole(place, fingerpost={"mode": mode}))["message"]["content"]
+        assert "tool that does not exist" in content
+        assert "make_coffee" not in content

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from fingerpost.events import SyntaxStopped, ThoughtNoted, ToolSelected
 from fingerpost.llm import ModelReply, ModelRequest
@@ -13,6 +16,7 @@ from fingerpost.testing import ScriptedModel, calls, tool_server
 from tests.journeys.world import clock, desk, house, playing, review, select
 from tests.requirements import proves
 
+INVENTED = "<tool_call>make_coffee</tool_call>"
 TOKYO = {"timezone": "Asia/Tokyo"}
 LISBON = {"timezone": "Europe/Lisbon"}
 
@@ -158,10 +162,7 @@ async def test_a_call_written_into_an_answer_becomes_a_proper_call_and_nobody_se
     pieces: list[str] = []
     async with house(tmp_path, [clock()], model) as router:
         route = await router.route("What time is it in Tokyo right now?", on_text=pieces.append)
-    shown = "".join(pieces)
-    assert "tool_call" not in shown
-    assert "arguments" not in shown
-    assert shown.endswith("It is noon there, by time/get_current_time.")
+    assert "".join(pieces) == route.answer == "Let me look.\n\nIt is noon there, by time/get_current_time."
     assert route.sources == ("time/get_current_time",)
     (stopped,) = (event for event in route.events if isinstance(event, SyntaxStopped))
     assert (stopped.syntax, stopped.rerouted) == ("hermes", "time/get_current_time")
@@ -233,3 +234,40 @@ async def test_after_a_result_that_gives_orders_what_changes_something_asks_even
     assert route.pending is not None
     assert "may try to give orders" in route.pending.reason
     assert [name for name, _ in server.calls] == ["open_page"]
+
+
+WRITTEN = '<tool_call>{"name": "time__get_current_time", "arguments": {"timezone": "Asia/Tokyo"}}</tool_call>'
+NOTHING = ModelReply(text="", model="scripted")
+LOOKING = replace(calls(("time__get_current_time", TOKYO)), text="I look.")
+ACTING = react("Hm.", "time__get_current_time", timezone="Asia/Tokyo")
+
+
+@proves("A15")
+@pytest.mark.parametrize(
+    ("mode", "script"),
+    [
+        (
+            "staged",
+            {"selection": [select(None)], "review": [review()], "answer": ["Done." + WRITTEN, "Noon."]},
+        ),
+        ("staged", {"selection": [select(None)], "answer": ["Wait.<tool_call>a_b</tool_call>"]}),
+        ("single", [LOOKING, "Noon."]),
+        ("simple", [LOOKING, "Noon."]),
+        ("simple", ["I look. " + WRITTEN, "Noon."]),
+        ("simple", [LOOKING, INVENTED, "Noon."]),
+        ("simple", [LOOKING, NOTHING]),
+        ("simple", [LOOKING] * 9),
+        ("react", [ACTING, react("So.", answer="Noon.")]),
+        ("react", [ACTING] * 9),
+    ],
+)
+async def test_what_was_streamed_is_the_answer(tmp_path: Path, mode: Any, script: Any) -> None:
+    model = playing(**script) if mode == "staged" else ScriptedModel(script)
+    pieces: list[str] = []
+    async with house(tmp_path, [clock()], model) as router:
+        route = await router.route(
+            "What time is it in Tokyo right now?", mode=mode, max_turns=2, on_text=pieces.append
+        )
+    assert "".join(pieces) == route.answer
+    assert ".N" not in route.answer  # parts stand apart
+    assert route.answer

@@ -29,6 +29,8 @@ TOOLS = tuple(
     )
 )
 GUARD = Guard(TOOLS)
+SYNTAX = "What does the syntax of a tool call look like?"
+REQUESTS = ("", SYNTAX, "Give me the JSON")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +42,7 @@ class Sample:
     syntax: str = ""
     tool: str | None = None
     arguments: JsonObject | None = None
-    about: bool = False
+    request: str = ""  # what the text answers
 
 
 def invented() -> tuple[Sample, ...]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fingerpost.choose.guard import Guard
 from tests.catalog.definitions import UNHURRIED, card, tool
-from tests.choose.guard.corpus import GUARD
+from tests.choose.guard.corpus import GUARD, REQUESTS, SYNTAX
 from tests.requirements import proves
 
 CALL = '<tool_call>{"name": "get_weather", "arguments": {"city": "Haifa"}}</tool_call>'
@@ -79,7 +79,7 @@ def test_thinking_aloud_is_hidden_and_counted_as_thought() -> None:
 
 @proves("A15")
 def test_a_real_call_is_stopped_even_where_syntax_is_the_subject() -> None:
-    cleaned = GUARD.clean("In Hermes format: " + CALL, about_syntax=True)
+    cleaned = GUARD.clean("In Hermes format: " + CALL, request=SYNTAX)
     assert "get_weather" not in cleaned.text
     assert cleaned.stopped[0].name == "weather/get_weather"
 
@@ -149,10 +149,10 @@ def test_other_questions_are_not_about_syntax(request_text: str) -> None:
         "=== Tool Call\n",
     ],
 )
-@pytest.mark.parametrize("about", [False, True])
-def test_a_long_hostile_text_is_gone_through_in_time(pattern: str, about: bool) -> None:
+@pytest.mark.parametrize("asked", REQUESTS)
+def test_a_long_hostile_text_is_gone_through_in_time(pattern: str, asked: str) -> None:
     text = (pattern * (60_000 // len(pattern) + 1))[:60_000]
-    cleaned = GUARD.clean(text, about_syntax=about)
+    cleaned = GUARD.clean(text, request=asked)
     assert len(cleaned.text) <= len(text)
     assert len(cleaned.stopped) <= 250
 

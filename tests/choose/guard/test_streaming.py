@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from fingerpost.choose.guard import Cleaned, Guard
 from tests.catalog.definitions import UNHURRIED
-from tests.choose.guard.corpus import GUARD, Sample, invented, ordinary
+from tests.choose.guard.corpus import GUARD, REQUESTS, Sample, invented, ordinary
 from tests.requirements import proves
 
 _TEXTS = tuple(sample.text for sample in (*invented(), *ordinary()))
 _PARAGRAPHS = tuple(
     sample.text
     for sample in ordinary()
-    if not sample.about and "```" not in sample.text and "~~~" not in sample.text
+    if not sample.request and "```" not in sample.text and "~~~" not in sample.text
 )
 _BLOCKS = tuple(
     sample for sample in invented() if sample.tool is not None and sample.arguments and not sample.clean
@@ -50,8 +50,8 @@ _SIGNS = st.sampled_from(
 )
 
 
-def streamed(guard: Guard, pieces: list[str], *, about: bool = False) -> Cleaned:
-    stream = guard.stream(about_syntax=about)
+def streamed(guard: Guard, pieces: list[str], *, request: str = "") -> Cleaned:
+    stream = guard.stream(request=request)
     shown = "".join(stream.feed(piece) for piece in pieces) + stream.end()
     return Cleaned(text=shown, stopped=stream.stopped)
 
@@ -59,30 +59,32 @@ def streamed(guard: Guard, pieces: list[str], *, about: bool = False) -> Cleaned
 @proves("A15")
 @pytest.mark.parametrize("sample", (*invented(), *ordinary()), ids=lambda sample: sample.text[:40])
 def test_a_text_that_comes_letter_by_letter_is_shown_like_the_whole(sample: Sample) -> None:
-    whole = GUARD.clean(sample.text, about_syntax=sample.about)
-    assert streamed(GUARD, list(sample.text), about=sample.about) == whole
+    whole = GUARD.clean(sample.text, request=sample.request)
+    assert streamed(GUARD, list(sample.text), request=sample.request) == whole
 
 
 @proves("A15")
 @settings(UNHURRIED, max_examples=120)
-@given(data=st.data(), texts=st.lists(st.sampled_from(_TEXTS), min_size=1, max_size=4), about=st.booleans())
-def test_where_a_stream_is_cut_makes_no_difference(
-    data: st.DataObject, texts: list[str], about: bool
-) -> None:
+@given(
+    data=st.data(),
+    texts=st.lists(st.sampled_from(_TEXTS), min_size=1, max_size=4),
+    asked=st.sampled_from(REQUESTS),
+)
+def test_where_a_stream_is_cut_makes_no_difference(data: st.DataObject, texts: list[str], asked: str) -> None:
     text = data.draw(st.sampled_from(["", " ", "\n", "\n\n"])).join(texts)
     cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=8))
     places = [0, *sorted(cuts), len(text)]
     pieces = [text[start:end] for start, end in pairwise(places)]
-    assert streamed(GUARD, pieces, about=about) == GUARD.clean(text, about_syntax=about)
+    assert streamed(GUARD, pieces, request=asked) == GUARD.clean(text, request=asked)
 
 
 @settings(UNHURRIED, max_examples=120)
-@given(pieces=st.lists(_SIGNS, max_size=40), about=st.booleans())
-def test_no_confusion_of_signs_is_shown_differently_in_pieces(pieces: list[str], about: bool) -> None:
+@given(pieces=st.lists(_SIGNS, max_size=40), asked=st.sampled_from(REQUESTS))
+def test_no_confusion_of_signs_is_shown_differently_in_pieces(pieces: list[str], asked: str) -> None:
     text = "".join(pieces)
-    whole = GUARD.clean(text, about_syntax=about)
-    assert streamed(GUARD, pieces, about=about) == whole
-    assert streamed(GUARD, list(text), about=about) == whole
+    whole = GUARD.clean(text, request=asked)
+    assert streamed(GUARD, pieces, request=asked) == whole
+    assert streamed(GUARD, list(text), request=asked) == whole
 
 
 @proves("A15")

@@ -14,11 +14,11 @@ from fingerpost.choose.guard.forms import Kind
 from fingerpost.choose.guard.labels import LABEL, label_begun
 from fingerpost.choose.guard.literals import program_calls
 from fingerpost.choose.guard.modes import Until
-from fingerpost.choose.guard.names import Names, distinctive
+from fingerpost.choose.guard.names import Names, distinctive, is_namespaced
 from fingerpost.choose.guard.reading import read_calls
 from fingerpost.choose.guard.tags import STRONG, WEAK, tag_name
 from fingerpost.choose.guard.talk import about_syntax
-from fingerpost.choose.guard.values import call_head, names_real_tool
+from fingerpost.choose.guard.values import call_head, has_call_shape, names_real_tool
 from fingerpost.choose.guard.verdicts import WAIT, Hide, Pass, Place, Show, Verdict
 
 _LONGEST_SPAN: Final = 1_000
@@ -98,18 +98,19 @@ def _block(place: Place, run: re.Match[str]) -> Verdict:
         return opening
     head = place.text[stop + 1 : stop + 1 + _LONGEST_HEAD]
     all_seen = place.final or len(head) == _LONGEST_HEAD
-    likely = bool(_TOOL_INFO.fullmatch(info)) or _may_be_call(head.lstrip(), place.names)
+    likely = bool(_TOOL_INFO.fullmatch(info)) or _may_be_call(head.lstrip(), place)
     if likely is None:
         return opening if all_seen else WAIT
     return _whole_block(place, run, stop, info) if likely else opening
 
 
-def _may_be_call(head: str, names: Names) -> bool | None:
+def _may_be_call(head: str, place: Place) -> bool | None:
     """Whether a block that begins so can be a call; None: too little of it has come."""
+    names = place.names
     if not head:
         return None
     if head[0] in "{[":
-        possible = call_head(head, names)
+        possible = call_head(head, names, unknown=place.takes_unknown)
         return possible if possible is not False or head[0] == "{" else _may_be_program(head, names)
     if head[0] == "<":
         return _may_be_marker(head)
@@ -122,7 +123,7 @@ def _may_be_call(head: str, names: Names) -> bool | None:
 def _may_be_program(head: str, names: Names) -> bool | None:
     program = _PROGRAM.match(head)
     if program is not None:
-        return names.knows(program[1])
+        return names.knows(program[1]) or is_namespaced(program[1])
     return None if _PROGRAM_BEGUN.match(head) else False
 
 
@@ -160,7 +161,11 @@ def _is_call(content: str, place: Place, info: str) -> bool:
     names = place.names
     if content[:1] in ("{", "[") and names_real_tool(content, names):
         return True
+    if content[:1] in ("{", "[") and place.takes_unknown and has_call_shape(content):
+        return True
     program = program_calls(content)
+    if program and place.takes_unknown and all(is_namespaced(call.written) for call in program):
+        return True
     if program and any(names.knows(call.written) for call in program):
         sure = all(call.keyworded and (call.arguments or distinctive(call.written)) for call in program)
         return sure or bool(_TOOL_INFO.fullmatch(info))
@@ -169,7 +174,7 @@ def _is_call(content: str, place: Place, info: str) -> bool:
     if any(names.knows(call.written) and (call.arguments is not None or not info) for call in calls):
         return True
     strong = content.startswith("<") and _is_strong(content)
-    return (strong or "tool" in info.lower()) and not about_syntax(place.before)
+    return (strong or bool(_TOOL_INFO.fullmatch(info))) and not about_syntax(place.before)
 
 
 def _is_strong(content: str) -> bool:

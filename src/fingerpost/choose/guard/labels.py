@@ -23,7 +23,10 @@ _WORDS: Final = {
     "final": "final answer, final_answer, final response, תשובה סופית",
     "tool": "tool, function, tool name, tool_name, function name, כלי, פונקציה",
     "call": (
-        "tool call, tool_call, toolcall, function call, function_call, calling tool, calling function,"
+        "tool call, tool_call, toolcall, tool-call, tool calls, tool_calls, tool request, tool_request,"
+        " tool invocation, tool_invocation, tool_code, tool code, function-call, function_calls, api call,"
+        " mcp call, mcp tool call, running tool, running, invoke, invoking, assistant tool call,"
+        " function call, function_call, calling tool, calling function,"
         " calling, call, invoke tool, invoking tool, using tool, use tool, tool use, tool_use, call tool,"
         " run tool, execute tool, executing tool, קריאה לכלי, קריאת כלי, קורא לכלי, קוראת לכלי, הפעלת כלי,"
         " מפעיל כלי, מפעיל את הכלי, שימוש בכלי, קריאה לפונקציה"
@@ -33,7 +36,8 @@ KINDS: Final = {word: kind for kind, words in _WORDS.items() for word in words.s
 _LEAD: Final = r"[ \t>*_#•🔧🛠️→\-]{0,12}"
 _ANY: Final = "|".join(re.escape(word) for word in sorted(KINDS, key=len, reverse=True))
 LABEL: Final = re.compile(
-    rf"(?P<lead>{_LEAD})(?P<label>{_ANY})(?P<number>[ \t]?\d{{1,3}})?[ \t*_`]{{0,4}}:[*_]{{0,3}}[ \t]{{0,4}}",
+    rf"(?P<lead>{_LEAD})(?P<label>{_ANY})(?P<number>[ \t]?\d{{1,3}})?"
+    rf"[ \t*_`]{{0,4}}[:=][*_]{{0,3}}[ \t]{{0,4}}",
     re.IGNORECASE,
 )
 _LEADING: Final = re.compile(_LEAD)

@@ -6,10 +6,11 @@ import re
 from typing import Final
 
 from fingerpost.choose.guard.brackets import value_end
+from fingerpost.choose.guard.delimiters import examine_delimiter
 from fingerpost.choose.guard.labels import label_at
 from fingerpost.choose.guard.literals import program_calls
 from fingerpost.choose.guard.modes import Body
-from fingerpost.choose.guard.names import distinctive
+from fingerpost.choose.guard.names import distinctive, is_invented, is_namespaced
 from fingerpost.choose.guard.react import examine_label
 from fingerpost.choose.guard.reading import json_value
 from fingerpost.choose.guard.verdicts import WAIT, Hide, Place, Verdict
@@ -27,6 +28,7 @@ _NAMED_BEGUN: Final = re.compile(
     r"[ \t]{0,8}(?:[@/!]|/(?:tool|call|use) |/[a-z]{0,4}\Z)?"
     r"(?:([^\W\d][\w.\-/]{0,120})[ \t]?\n?[ \t]{0,8})?\Z"
 )
+_NAME_BEGUN: Final = r"[a-z]+(?:_\w*|[A-Z]\w*)?"
 _SIGNS: Final = r"(?:[=\-*~+_%@]{2,12}|#{1,6})"
 _LONGEST_DRAWN: Final = 100
 _DRAWN: Final = re.compile(
@@ -51,6 +53,9 @@ def examine_line(place: Place) -> Verdict | None:
     label = label_at(place.text, place.at, final=place.final)
     if not isinstance(label, bool):
         return examine_label(place, label)
+    delimiter = examine_delimiter(place)
+    if delimiter is not None:
+        return delimiter
     drawn = _DRAWN.match(rest)
     if drawn is not None and drawn.end() < _LONGEST_DRAWN and (drawn.end() < len(rest) or complete):
         return _drawn(place, place.at + drawn.end(), ending=bool(drawn["end"]))
@@ -71,7 +76,9 @@ def examine_line(place: Place) -> Verdict | None:
 
 def _begun(rest: str, place: Place) -> bool:
     named = _NAMED_BEGUN.match(rest)
-    if named is not None and (not named[1] or place.names.begins(named[1])):
+    first = not place.before.strip() and place.takes_unknown
+    invented = first and named is not None and re.fullmatch(_NAME_BEGUN, (named[1] or "")) is not None
+    if named is not None and (not named[1] or place.names.begins(named[1]) or invented):
         return True
     if "\n" in rest:
         return _CHANNEL_BEGUN.match(rest) is not None
@@ -83,6 +90,8 @@ def _begun(rest: str, place: Place) -> bool:
     word = program[1] or ""
     if not word:
         return not rest.strip() or rest.endswith(("(", " "))
+    if first and re.fullmatch(_NAME_BEGUN, word):
+        return True
     return place.names.begins(word) or any(prefix.startswith(word) for prefix in ("print", "await"))
 
 
@@ -108,7 +117,8 @@ def _drawn(place: Place, end: int, *, ending: bool) -> Verdict | None:
 
 def _named(place: Place, found: re.Match[str]) -> Verdict | None:
     """`get_weather {"city": "Haifa"}`: a tool's name and its arguments, and nothing between them."""
-    if not (distinctive(found[1]) and place.names.foreseen(found[1])) or place.about:
+    unknown = not place.before.strip() and is_invented(found[1]) and place.takes_unknown
+    if not (distinctive(found[1]) and (place.names.foreseen(found[1]) or unknown)) or place.about:
         return None
     start = place.at + found.end()
     length = value_end(place.text[start : place.limit], 0)
@@ -121,7 +131,10 @@ def _named(place: Place, found: re.Match[str]) -> Verdict | None:
 
 def _program(place: Place, found: re.Match[str]) -> Verdict | None:
     """`get_weather(city="Haifa")` as a line of its own."""
-    if not place.names.foreseen(found[1]) or place.about:
+    unknown = place.takes_unknown and (
+        is_namespaced(found[1]) or (is_invented(found[1]) and not place.before.strip())
+    )
+    if not (place.names.foreseen(found[1]) or unknown) or place.about:
         return None
     start = place.at + found.start(1)
     wrapped = found[0].lstrip().startswith("print(")
@@ -138,6 +151,12 @@ def _program(place: Place, found: re.Match[str]) -> Verdict | None:
         return WAIT
     begin = place.text.index("print(", place.at) if wrapped else start
     calls = program_calls(place.text[begin:end])
+    if calls and unknown and is_namespaced(calls[0].written):
+        return Hide(end, "pythonic")
     if not calls or not all(call.keyworded for call in calls) or not any(call.arguments for call in calls):
         return None
+    if not place.names.foreseen(found[1]) and place.text[end : place.limit].strip(" \t\n;"):
+        return None  # only where it is all of the answer
+    if not place.names.foreseen(found[1]) and not place.closed:
+        return WAIT
     return Hide(end, "pythonic")

@@ -19,6 +19,13 @@ _AROUND: Final = re.compile(
     re.IGNORECASE,
 )
 _NAME_SPACES: Final = ("function", "functions", "tools", "defaultapi", "api", "mcp", "client", "multitooluse")
+_TOOL_SPACE: Final = re.compile(r"(?:functions?|tools|default_api|multi_tool_use)(?:\.|__)(?=\w)")
+_DOING: Final = re.compile(
+    r"(?:get|set|make|create|search|find|send|list|read|write|fetch|query|run|call|look(?:up)?|check|add|delete|remove"
+    r"|update|open|close|show|play|turn|book|order|schedule|ask|execute|browse|use|apply|replace|generate|calculate"
+    r"|compute|convert|translate|web|recall|remember|store|save|retrieve|load|start|stop|attempt|invoke)"
+    r"(?:_\w{2,80}|[A-Z]\w{2,80})"
+)
 _SEPARATOR: Final = re.compile(r"\.|/|::?|__")
 _INNER_CAPITAL: Final = re.compile(r"[a-zא-ת][A-Z0-9]|[_\-./]|\d[A-Za-z]")
 _recent: deque[tuple[tuple[ToolCard, ...], Names]] = deque(maxlen=4)
@@ -82,6 +89,17 @@ def names_of(tools: Iterable[ToolCard]) -> Names:
 def distinctive(name: str) -> bool:
     """Whether a name is nobody's ordinary word: `get_weather` is not, `search` is."""
     return len(name) >= 5 and _INNER_CAPITAL.search(name) is not None
+
+
+def is_invented(name: str) -> bool:
+    """Whether a name that no real tool has is a tool's all the same: it says what it does, or"
+    " its name space."""
+    return is_namespaced(name) or _DOING.fullmatch(name) is not None
+
+
+def is_namespaced(name: str) -> bool:
+    """Whether a name stands in a name space that models are given for tools: it is a tool's, known or not."""
+    return _TOOL_SPACE.match(name) is not None
 
 
 def _readings(written: str) -> Iterable[str]:

@@ -8,8 +8,8 @@ from typing import Final
 from fingerpost.choose.guard.brackets import Brackets, value_end
 from fingerpost.choose.guard.labels import LONGEST_LABEL, kind_of, label_at
 from fingerpost.choose.guard.literals import program_calls
-from fingerpost.choose.guard.names import distinctive
-from fingerpost.choose.guard.values import names_real_tool
+from fingerpost.choose.guard.names import distinctive, is_invented
+from fingerpost.choose.guard.values import has_call_shape, names_real_tool
 from fingerpost.choose.guard.verdicts import WAIT, Hide, Place, Show, Verdict
 
 _LONGEST_LINE: Final = 2_000
@@ -18,6 +18,7 @@ _NAME: Final = re.compile(r"[`\"'*\[]{0,3}([\w.\-/:]{2,120}?)[`\"'*\]]{0,3}\s*(?
 _WHOLE: Final = re.compile(r"[`\"'*]{0,3}[\w.\-/:]{2,120}[`\"'*]{0,3}[.]?\s*\Z")
 _SEARCHLIKE: Final = re.compile(r"[A-Z][A-Za-z_]{1,40}\[[^\[\]\n]{0,400}\]\s*\Z")
 _JSON: Final = re.compile(r"\s{0,40}(?:`{3,}\w{0,12}\s{0,10})?(?=[{\[])")
+_INDENTED: Final = re.compile(r"\n[ \t]{1,12}[\w\-]{1,60}[ \t]?:")  # as YAML has it
 _OPENING: Final = re.compile(r"[{\[(]")
 _CALLING: Final = frozenset({"input", "action", "call", "tool"})
 _JSON_BEGUN: Final = re.compile(r"\s{0,40}(?:`{1,9}\w{0,12}\s{0,10})?\Z")
@@ -137,34 +138,49 @@ def _starts(place: Place, found: re.Match[str], kind: str, value: str, end: int)
     if not value or value[0] in "{[`":
         rest, complete = place.ahead(found.end(), 80)
         if (json := _JSON.match(rest)) is not None:
-            return _json_starts(place, found.end() + json.end(), kind)
+            return _json_starts(place, found.end() + json.end(), kind, found["label"])
         if _JSON_BEGUN.match(rest) and not complete:
             return None
-    if _says_tool(place, kind, value) or (found["number"] and _SEARCHLIKE.match(value)):
+    if _says_tool(place, kind, value, found["label"]) or (found["number"] and _SEARCHLIKE.match(value)):
         return True
     named = _NAME.match(value)
     if kind not in ("action", "tool", "call") or named is None:
         return False if kind != "action" else _input_follows(place, end, kind, named=False)
-    return _input_follows(place, end, kind, named=place.names.knows(named[1]))
+    known = place.names.knows(named[1]) or (distinctive(named[1]) and place.takes_unknown)
+    return _input_follows(place, end, kind, named=known)
 
 
-def _json_starts(place: Place, at: int, kind: str) -> bool | None:
+def _is_tools(label: str) -> bool:
+    """Whether a label speaks of a tool: a call alone may be one by telephone."""
+    return re.search(r"tool|function|mcp|כלי|פונקצי", label, re.IGNORECASE) is not None
+
+
+def _json_starts(place: Place, at: int, kind: str, label: str) -> bool | None:
     length = value_end(place.text[at : place.limit], 0)
     if length is None and not place.closed:
         return None
     value = place.text[at : at + length if length is not None else place.limit]
+    if place.takes_unknown and kind in ("call", "tool", "action"):
+        named_so = kind == "call" and _is_tools(label) and value.startswith("{")
+        if named_so or has_call_shape(value):
+            return True
     return names_real_tool(value, place.names) or (
         kind == "action" and "tool_name" in value and "parameters" in value
     )
 
 
-def _says_tool(place: Place, kind: str, value: str) -> bool:
-    """Whether the line says the name of a real tool and nothing else, or a call of it."""
+def _says_tool(place: Place, kind: str, value: str, label: str) -> bool:
+    """Whether the line says the name of a real tool and nothing else, or a call of it or of an"
+    " unknown one."""
     named = _NAME.match(value)
-    if named is None or not place.names.knows(named[1]):
+    if named is None:
+        return False
+    known = place.names.knows(named[1])
+    sure = is_invented(named[1]) or (kind == "call" and _is_tools(label) and distinctive(named[1]))
+    if not known and not (sure and place.takes_unknown):
         return False
     if _WHOLE.match(value):
-        return distinctive(named[1]) and kind != "tool"
+        return distinctive(named[1]) and kind != "tool" and (known or (kind == "call" and _is_tools(label)))
     behind = value[named.end() :].lstrip()
     if behind.startswith("("):
         calls = program_calls(value.strip("`* "))
@@ -185,7 +201,10 @@ def _input_follows(place: Place, end: int, kind: str, *, named: bool) -> bool | 
         return False
     if kind == "action" and found["label"].casefold().startswith(("action", "tool", "קלט ")):
         return True
-    return named and place.text[found.end() : found.end() + 1] in ("{", "[", "`", "(")
+    behind, complete = place.ahead(found.end(), 80)
+    if behind.startswith("\n") and not complete:
+        return None
+    return named and (behind[:1] in ("{", "[", "`", "(") or _INDENTED.match(behind) is not None)
 
 
 def _thought(place: Place, found: re.Match[str], end: int) -> Verdict:

@@ -11,23 +11,27 @@ from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from fingerpost.choose.guard.code import closing_of, examine_code
+from fingerpost.choose.guard.delimiters import RULER, examine_delimiter
 from fingerpost.choose.guard.fold import Fold
 from fingerpost.choose.guard.lines import examine_line
 from fingerpost.choose.guard.markers import examine_marker
 from fingerpost.choose.guard.names import Names
 from fingerpost.choose.guard.reading import LONGEST_BLOCK
-from fingerpost.choose.guard.spoken import LITERALS, SPOKEN, examine_spoken
+from fingerpost.choose.guard.spoken import LABELS, LITERALS, SPOKEN, examine_spoken
 from fingerpost.choose.guard.square import examine_square
 from fingerpost.choose.guard.values import examine_brace
-from fingerpost.choose.guard.verdicts import Hide, Mode, Pass, Place, Show, Verdict, Wait
+from fingerpost.choose.guard.verdicts import WAIT, Hide, Mode, Pass, Place, Show, Verdict, Wait
 from fingerpost.frozen import frozen
 
 _REMEMBERED: Final = 600  # characters of what was shown, to tell talk from use
 _LINE: Final = 200
-_TRIGGER: Final = re.compile(rf"[<`{{\[]|\n+|~~~|{SPOKEN.pattern}", SPOKEN.flags)
+_TRIGGER: Final = re.compile(rf"[<`{{\[(«]|\n+|~~~|[{RULER}]{{2,}}|{SPOKEN.pattern}", SPOKEN.flags)
 _BESIDE_VALUES: Final = re.compile(rf"[<`]|\n+|~~~|{SPOKEN.pattern}", SPOKEN.flags)
+_RULERS: Final = RULER.replace("\\", "")
+_PLAIN_SIGN: Final = re.compile(rf"[(«]|(?!~~~)[{RULER}]+")
 _BEGINNINGS: Final = frozenset(word[:count] for word in (*LITERALS, "~~~") for count in range(1, len(word)))
-_LONGEST_BEGINNING: Final = max(map(len, _BEGINNINGS))
+_LABELS_BEGUN: Final = frozenset(label[:count] for label in LABELS for count in range(1, len(label)))
+_LONGEST_BEGINNING: Final = max(map(len, (*_BEGINNINGS, *_LABELS_BEGUN))) + 1
 
 
 @frozen(kw_only=False)
@@ -52,9 +56,10 @@ Part: TypeAlias = Shown | Hidden
 class Scanner:
     """One text on its way through."""
 
-    def __init__(self, names: Names, *, about: bool) -> None:
+    def __init__(self, names: Names, *, about: bool, data: bool) -> None:
         self._names = names
         self._about = about
+        self._data = data
         self._fold = Fold()
         self._at = 0  # in the view: what is before it is decided
         self._done = 0  # in the text: what is before it was given out
@@ -171,6 +176,12 @@ class Scanner:
         return (found if found is not None and found.start() < self._blind else None), self._blind
 
     def _examine(self, sign: str, place: Place) -> Verdict:
+        delimiter = None if sign[0] == "`" else examine_delimiter(place)
+        if delimiter is not None:
+            return delimiter
+        if _PLAIN_SIGN.fullmatch(sign):
+            grows = place.at + len(sign) == len(place.text) and not place.final and sign[0] not in "(«"
+            return WAIT if grows else Show(place.at + len(sign))
         if sign == "<":
             return examine_marker(place)
         if sign[0] in "`~":
@@ -188,6 +199,7 @@ class Scanner:
             before=self._before,
             names=self._names,
             about=self._about,
+            data=self._data,
             behind=self._behind,
             blind_tags=self._blind_tags,
         )
@@ -221,7 +233,15 @@ class Scanner:
             self._done = end
 
 
+def _may_begin(tail: str, at: int) -> bool:
+    """Whether a word that matters may begin here; a label begins no later than its word."""
+    begun = tail[at:]
+    inside = at > 0 and (tail[at - 1].isalnum() or tail[at - 1] == "_")
+    return begun in _BEGINNINGS or (not inside and begun in _LABELS_BEGUN)
+
+
 def _held_tail(text: str, start: int) -> int:
     """How much at the end may be the beginning of a word that matters."""
     tail = text[max(start, len(text) - _LONGEST_BEGINNING) :].casefold()
-    return next((len(tail) - at for at in range(len(tail)) if tail[at:] in _BEGINNINGS), 0)
+    word = next((len(tail) - at for at in range(len(tail)) if _may_begin(tail, at)), 0)
+    return word or int(tail[-1:] in _RULERS and bool(tail))

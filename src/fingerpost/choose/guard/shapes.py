@@ -23,6 +23,9 @@ _NAME_KEYS: Final = words(
     "name tool toolname function functionname func action recipientname recipient api apiname call"
     " toolid usetool selectedtool שם כלי שםהכלי פעולה פונקציה"
 )
+_VAGUE_NAME_KEYS: Final = words("action func api call recipient פעולה")  # events and logs have them, too
+_SURE_ARGUMENT_KEYS: Final = words("actioninput toolinput toolargs toolarguments toolparameters actionargs")
+_TOOL_NAME: Final = re.compile(r"[^\W\d][\w.\-/:]{1,120}")
 _ARGUMENT_KEYS: Final = words(
     "arguments args parameters params param input inputs actioninput toolinput kwargs toolargs"
     " toolarguments functionargs functionarguments functionparameters toolparameters toolparams"
@@ -48,6 +51,7 @@ class Call:
     written: str
     arguments: JsonObject | None
     keyworded: bool = True  # as program text: every value has its parameter's name
+    explicit: bool = False  # as JSON: a tool's name, and an object that is nothing but its arguments
 
 
 def is_name_key(plain: str) -> bool:
@@ -109,11 +113,10 @@ def _wrapped(entries: Mapping[str, object], names: Names, depth: int) -> tuple[C
 
 
 def _plainly(entries: Mapping[str, object]) -> tuple[Call, ...]:
-    written = next(
-        (entries[key] for key in entries if key in _NAME_KEYS and isinstance(entries[key], str)), None
-    )
-    if not isinstance(written, str):
+    named = next((key for key in entries if key in _NAME_KEYS and isinstance(entries[key], str)), None)
+    if named is None:
         return ()
+    written = str(entries[named])
     given = next((key for key in entries if key in _ARGUMENT_KEYS), None)
     if given is None and not distinctive(written):
         return ()
@@ -122,7 +125,10 @@ def _plainly(entries: Mapping[str, object]) -> tuple[Call, ...]:
         return ()
     if arguments is not None and _is_schema(arguments):
         return ()
-    return (Call(written=written, arguments=arguments),)
+    whole = arguments is not None or given in _SURE_ARGUMENT_KEYS
+    explicit = given is not None and whole and _TOOL_NAME.fullmatch(written) is not None
+    sure = distinctive(written) or named not in _VAGUE_NAME_KEYS or given in _SURE_ARGUMENT_KEYS
+    return (Call(written=written, arguments=arguments, explicit=explicit and sure),)
 
 
 def as_arguments(value: object) -> JsonObject | None:

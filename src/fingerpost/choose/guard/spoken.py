@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
+from fingerpost.choose.guard.brackets import value_end
 from fingerpost.choose.guard.modes import Body, Until
+from fingerpost.choose.guard.values import examine_json, has_call_shape
 from fingerpost.choose.guard.verdicts import WAIT, Hide, Place, Show, Verdict
 
 # The longest first: each is looked for as it stands.
@@ -24,7 +27,22 @@ LITERALS: Final = (
     "◁think▷",
     "◁/think▷",
 )
-SPOKEN: Final = re.compile("|".join(map(re.escape, LITERALS)), re.IGNORECASE)
+# Labels of a call in the middle of a line.
+LABELS: Final = (
+    *(f"tool{space}{noun}:" for space in " _-" for noun in ("call", "calls", "use", "request", "invocation")),
+    *(f"function{space}{noun}:" for space in " _-" for noun in ("call", "calls")),
+    *(
+        f"{verb} tool:"
+        for verb in ("call", "calling", "use", "using", "run", "running", "executing", "invoking")
+    ),
+    "tool_code:",
+    "mcp call:",
+    "api call:",
+    "invoke:",
+)
+SPOKEN: Final = re.compile(
+    "|".join(map(re.escape, LITERALS)) + rf"|\b(?:{'|'.join(map(re.escape, LABELS))})", re.IGNORECASE
+)
 _ADDRESS: Final = re.compile(r"[a-z ]{0,30}to=([\w.]{2,120})", re.IGNORECASE)
 _LONGEST_HEADER: Final = 260
 _FLOWER_CLOSER: Final = re.compile(r"✿RESULT✿|✿RETURN✿:?", re.IGNORECASE)
@@ -39,6 +57,8 @@ def examine_spoken(place: Place) -> Verdict:
     end = place.at + max(1, len(word))
     if place.about or not word:
         return Show(end)
+    if word.endswith(":"):
+        return _labelled(place, end)
     if word[0] == "✿":
         return _flower(place, word, end)
     if word[0] == "◁":
@@ -51,6 +71,24 @@ def examine_spoken(place: Place) -> Verdict:
             return WAIT
         return Hide(end - 1, "phi", Body(None)) if behind == "{" else Show(end)
     return _addressed(place, end)
+
+
+def _labelled(place: Place, end: int) -> Verdict:
+    """`Let me see. tool_call: {…}`: the label goes with the value behind it."""
+    rest, complete = place.ahead(end, 12)
+    if not rest.strip(" *`") and not complete:
+        return WAIT
+    start = end + len(rest) - len(rest.lstrip(" *`"))
+    if place.text[start : start + 1] not in ("{", "["):
+        return Show(end)
+    verdict = examine_json(replace(place, at=start))
+    if isinstance(verdict, Hide) or verdict is WAIT:
+        return verdict
+    length = value_end(place.text[start : place.limit], 0)
+    said = re.search(r"tool|function", place.text[place.at : end], re.IGNORECASE) and place.takes_unknown
+    if length is None or not said or not has_call_shape(place.text[start : start + length]):
+        return Show(end)
+    return Hide(start + length, "json")
 
 
 def _flower(place: Place, word: str, end: int) -> Verdict:

@@ -8,7 +8,7 @@ from typing import Final
 from fingerpost.choose.guard.brackets import value_end
 from fingerpost.choose.guard.literals import program_calls
 from fingerpost.choose.guard.modes import Body, Until
-from fingerpost.choose.guard.names import Names, distinctive
+from fingerpost.choose.guard.names import Names, distinctive, is_invented
 from fingerpost.choose.guard.values import SEARCHED, examine_json
 from fingerpost.choose.guard.verdicts import WAIT, Hide, Place, Show, Verdict
 from fingerpost.choose.guard.vocabulary import words
@@ -62,8 +62,8 @@ _IN_BRACKETS: Final = re.compile(r"\[\s{0,40}([^\W\d][\w.\-]{0,120})\s?(\()")
 _SPOKEN: Final = re.compile(
     r"\[\s{0,3}(?:calling|call|using|use|invoking|invoke|executing|execute|running|run|tool|function"
     r"|קורא ל|מפעיל|מריץ|כלי)\b"
-    r"[\s:]{0,3}(?:the\s|tool\b|function\b|כלי\b|את\s"
-    r"|הכלי\b){0,3}[\s:=`\"']{0,4}([\w.\-/]{2,120})[^\[\]\n]{0,20}[({:=]",
+    r"[\s:]{0,3}(?:the\s|tool\b|function\b|call\b|:|\s|כלי\b|את\s"
+    r"|הכלי\b){0,3}[\s:=`\"']{0,4}([\w.\-/]{2,120})[^\[\]\n]{0,20}[({:=\]]",
     re.IGNORECASE,
 )
 _SPOKEN_WORDS: Final = words(
@@ -83,7 +83,7 @@ def examine_square(place: Place) -> Verdict:
         return examine_json(place)
     if inner[0] in "\"'":
         return _pair(place, rest, complete=complete)
-    if not _of_interest(rest, inner, place.names):
+    if not _of_interest(rest, inner, place):
         return Show(place.at + 1)
     return _square(place, rest) if complete else WAIT
 
@@ -105,17 +105,19 @@ def _pair(place: Place, rest: str, *, complete: bool) -> Verdict:
     return Hide(place.at + end if end is not None else place.limit, "json")
 
 
-def _of_interest(rest: str, inner: str, names: Names) -> bool:
+def _of_interest(rest: str, inner: str, place: Place) -> bool:
     """Whether words in square brackets that begin so can be a marker or a call."""
+    names, first = place.names, not place.before.strip() and place.takes_unknown
     words = re.match(r"[\w /-]{0,60}", inner)
     stem = words[0].casefold() if words is not None else ""
     if stem.startswith(tuple(_SPOKEN_WORDS)):
         return True
     name = re.match(r"[^\W\d][\w.\-]{0,120}", inner)
     if len(stem) == len(inner) or (name is not None and name.end() == len(inner)):
-        begun = name is not None and names.begins(name[0])
+        begun = name is not None and (names.begins(name[0]) or first)
         return begun or any(word.startswith(stem) for word in (*_MARKER_WORDS, *_SPOKEN_WORDS))
-    called = name is not None and inner[name.end()] in "( " and names.foreseen(name[0])
+    known = name is not None and (names.foreseen(name[0]) or (first and is_invented(name[0])))
+    called = name is not None and inner[name.end()] in "( " and known
     return called or _MARKER.match(rest) is not None
 
 
@@ -187,7 +189,11 @@ def _thought(place: Place, marker: re.Match[str], end: int) -> Verdict:
 
 def _spoken(place: Place, spoken: re.Match[str]) -> Verdict:
     """`[Calling tool: get_weather({"city": "Haifa"})]`"""
-    if not (place.names.knows(spoken[1]) and distinctive(spoken[1])) or place.about:
+    known = place.names.knows(spoken[1]) and not spoken[0].endswith("]")
+    invented = place.takes_unknown and (
+        is_invented(spoken[1]) or re.search(r"(?:tool|function)[\s:]", spoken[0], re.I)
+    )
+    if not (distinctive(spoken[1]) and (known or invented)) or place.about:
         return Show(place.at + 1)
     end = value_end(place.text[place.at : place.limit], 0)
     if end is None and not place.closed:
@@ -197,14 +203,15 @@ def _spoken(place: Place, spoken: re.Match[str]) -> Verdict:
 
 def _program(place: Place, name: str) -> Verdict:
     """`[get_weather(city="Haifa")]`: a list of calls, and nothing but calls."""
-    if not place.names.knows(name):
+    unknown = place.takes_unknown and is_invented(name) and not place.before.strip()
+    if not (place.names.knows(name) or unknown):
         return Show(place.at + 1)
     end = value_end(place.text[place.at : place.limit], 0)
     if end is None and not place.closed:
         return WAIT
     to = place.at + end if end is not None else place.limit
     calls = program_calls(place.text[place.at : to])
-    known = any(place.names.knows(call.written) for call in calls)
+    known = any(place.names.knows(call.written) or unknown for call in calls)
     cut = end is None and distinctive(name) and place.begins_line
     if ((known and all(call.keyworded for call in calls)) or cut) and not (place.about and place.line):
         return Hide(to, "pythonic")

@@ -6,13 +6,14 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from fingerpost.choose.guard.alone import is_call_alone, may_be_call_alone, says_nothing
 from fingerpost.choose.guard.finds import LONGEST_RAW, Cleaned, Invented
 from fingerpost.choose.guard.fold import INVISIBLE
 from fingerpost.choose.guard.names import Names, names_of
 from fingerpost.choose.guard.reading import before_observation, read_calls
 from fingerpost.choose.guard.scan import Hidden, Scanner, Shown
 from fingerpost.choose.guard.shapes import Call
-from fingerpost.choose.guard.talk import about_syntax
+from fingerpost.choose.guard.talk import about_syntax, asks_for_data
 from fingerpost.records import ToolCard
 
 MOST_KEPT: Final = 200  # finds of one text; more are hidden all the same
@@ -32,15 +33,15 @@ class Guard:
         names = names_of(tools)
         self._names = names.beside(others) if others else names
 
-    def clean(self, text: str, *, about_syntax: bool = False) -> Cleaned:
-        """The text without tool syntax, and what that was. `about_syntax`: the request is about such."""
-        stream = self.stream(about_syntax=about_syntax)
+    def clean(self, text: str, *, request: str = "") -> Cleaned:
+        """The text without tool syntax, and what that was. `request`: what it answers."""
+        stream = self.stream(request=request)
         shown = stream.feed(text) + stream.end()
         return Cleaned(text=shown, stopped=stream.stopped)
 
-    def stream(self, *, about_syntax: bool = False) -> StreamGuard:
+    def stream(self, *, request: str = "") -> StreamGuard:
         """The same for a text that comes in pieces."""
-        return StreamGuard(self._names, about_syntax=about_syntax)
+        return StreamGuard(self._names, request)
 
     def is_about_syntax(self, request: str) -> bool:
         """Whether a request asks about tool syntax itself, so that the answer has to show some."""
@@ -50,9 +51,11 @@ class Guard:
 class StreamGuard:
     """One text that comes in pieces. What is shown over all pieces does not depend on where they are cut."""
 
-    def __init__(self, names: Names, *, about_syntax: bool = False) -> None:
+    def __init__(self, names: Names, request: str) -> None:
         self._names = names
-        self._scanner = Scanner(names, about=about_syntax)
+        about, data = about_syntax(request), asks_for_data(request)
+        self._scanner = Scanner(names, about=about, data=data)
+        self._whole: list[str] | None = None if about or data else []  # while it may be nothing but a call
         self._stopped: list[Invented] = []
         self._gap = ""  # white space that may have to go
         self._last = ""  # the last character given out
@@ -66,14 +69,29 @@ class StreamGuard:
 
     def feed(self, piece: str) -> str:
         """What may be shown now."""
-        return self._take(piece, final=False)
+        if self._whole is None:
+            return self._take(piece, final=False)
+        self._whole.append(piece)
+        whole = "".join(self._whole)
+        if may_be_call_alone(whole):
+            return ""
+        self._whole = None
+        return self._take(whole, final=False)
 
     def end(self) -> str:
         """What may be shown at last: nothing more will come."""
-        rest = self._take("", final=True)
+        whole = "".join(self._whole or ())
+        rest = self._take(whole, final=True)
         if not self._behind:
             rest += self._gap
         self._gap = ""
+        if self._whole is None or not rest.strip():
+            return rest
+        if self._stopped and says_nothing(rest):
+            return ""
+        if is_call_alone(whole):
+            self._stopped.append(Invented(syntax="alone", raw=whole[:LONGEST_RAW]))
+            return ""
         return rest
 
     def _take(self, piece: str, *, final: bool) -> str:

@@ -8,10 +8,11 @@ from typing import Final
 from fingerpost.choose.guard import forms
 from fingerpost.choose.guard.forms import Kind, Marker
 from fingerpost.choose.guard.modes import Until
-from fingerpost.choose.guard.names import distinctive
+from fingerpost.choose.guard.names import distinctive, is_invented
 from fingerpost.choose.guard.opening import opened, quoted_alone
 from fingerpost.choose.guard.reading import read_calls
 from fingerpost.choose.guard.tags import LEFT_OVER, STRONG, WEAK, tag_closer, tag_name
+from fingerpost.choose.guard.values import has_call_shape
 from fingerpost.choose.guard.verdicts import WAIT, Hide, Place, Show, Verdict
 
 _LONGEST_TAG: Final = 400
@@ -31,7 +32,7 @@ def examine_tag(place: Place) -> Verdict:
         known = tag_name(name[:-1]) in STRONG and not place.about
         return Hide(place.at + len(name) + 2, "gemma", alone=True) if known else Show(place.at + 1)
     plain = tag_name(name)
-    own = distinctive(name) and place.names.knows(name)
+    own = distinctive(name) and (place.names.knows(name) or (is_invented(name) and place.takes_unknown))
     if not name or not (plain in STRONG or plain in WEAK or own or (place.behind and plain in LEFT_OVER)):
         return Show(place.at + 1)
     found = _TAG.match(place.text, place.at)
@@ -54,7 +55,7 @@ def _cut_tag(place: Place, plain: str) -> Verdict:
 
 
 _CALL_BEHIND: Final = re.compile(r"\s*(?:[{\[<`]|\n|call:)")
-_DOTS: Final = re.compile(r"\s*(?:\{\s*)?(?:\.{2,}|…|json|JSON|payload|name|body)?(?:\s*\})?\s*(?=<)|\s*</")
+_DOTS: Final = re.compile(r"\s*(?:\{\s*)?(?:\.{2,}|…|json|JSON|payload|name|body)?(?:\s*\})?\s*(?=</)")
 _TALK: Final = re.compile(
     r"[ \t]{0,3}(?:$|[,.;:!?)\"'”*]|(?:and|or|to|is|are|was|tags?|tokens?|blocks?|markers?|ו|או|הוא|היא)\b)"
 )
@@ -73,7 +74,7 @@ def _strong(place: Place, found: re.Match[str], plain: str) -> Verdict:
         if mentioned is None:
             return WAIT
         talk = mentioned
-    if talk:
+    if talk and not (found[1] and place.behind):
         return Show(found.end())
     if found[1] or found[3].endswith("/"):
         return Hide(found.end(), syntax, alone=bool(found[1]))
@@ -140,10 +141,35 @@ def _weak(place: Place, found: re.Match[str], *, own: bool) -> Verdict:
         return WAIT
     to = closer.end() if closer is not None else found.end()
     block = place.text[place.at : to]
+    bare = re.fullmatch(r"\s+name\s*=\s*[\"'][\w.\-]{2,120}[\"']\s*/?", found[3])
+    if place.takes_unknown and tag_name(found[2]) == "invoke" and bare and found[3].endswith("/"):
+        return Hide(found.end(), "claude")
+    if place.takes_unknown and _holds_call(
+        place, found, block if closer is not None else place.text[place.at : end]
+    ):
+        return Hide(to if closer is not None else end, "xml")
     named = own and closer is not None and ("<" in place.text[found.end() : closer.start()] or "{" in block)
     if named or any(map(place.names.knows, _sure_names(place, found, block))):
         return Hide(to, "xml")
     return Show(found.end(), blind_tags=end if closer is None and not found[3].endswith("/") else 0)
+
+
+_CHILD: Final = re.compile(
+    r"<\s*(?:\w{1,20}:)?(?:arguments|args|parameters?|params|inputs?|tool_?input|arg)\b", re.IGNORECASE
+)
+_NAME_CHILD: Final = re.compile(r"<\s*(?:tool_?|function_?)?(?:name|tool|function)\s*(?:>|=)", re.IGNORECASE)
+
+
+def _holds_call(place: Place, found: re.Match[str], block: str) -> bool:
+    """Whether a weak tag holds a call of a tool nobody knows: a name and arguments, and nothing else."""
+    inner = re.sub(r"<\s*/[^<>]{1,100}>\s*\Z", "", block[found.end() - place.at :]).strip()
+    if inner[:1] in ("{", "["):
+        attribute = re.search(r"\b(?:name|tool|function)\s*=", found[3])
+        return has_call_shape(inner) or (attribute is not None and inner[-1:] in ("}", "]"))
+    if inner.startswith("<"):
+        named = _NAME_CHILD.search(inner) or re.search(r"\bname\s*=", inner[:200])
+        return named is not None and _CHILD.search(inner) is not None
+    return place.begins_line and is_invented(inner)
 
 
 def _sure_names(place: Place, found: re.Match[str], block: str) -> tuple[str, ...]:

@@ -1,13 +1,16 @@
-"""Talk about tool syntax, as against its use.
+"""Talk about tool syntax and data, as against the use of syntax.
 
 Somebody who asks how a Hermes tool call looks must get an answer with one in it. Such
-talk names a syntax, and says it is about form: how it looks, its format, its parser.
+talk names a syntax, and says it is about form: how it looks, its format, its parser. A person
+who asks for JSON or code must get it, also where it has the shape of a call.
 """
 
 from __future__ import annotations
 
 import re
 from typing import Final
+
+from fingerpost.choose.guard.vocabulary import words
 
 LONGEST_LOOK: Final = 8_000
 # Words that mean tool syntax by themselves, and words that mean it only beside others: Hermes is also
@@ -55,3 +58,55 @@ def about_syntax(text: str) -> bool:
     if _SUBJECT.search(look):
         return _FORM.search(look) is not None
     return all(pattern.search(look) for pattern in (_MODEL, _STRICT_FORM, _CALLING))
+
+
+_LANGUAGES: Final = (
+    r"python|java(?:script)?|typescript|node(?:\.?js)?|golang|rust|kotlin|swift|c\+\+|c#|php|ruby|perl|bash|powershell"
+    r"|pandas|numpy|django|react|sql"
+)
+_DATA: Final = (
+    r"json\w*|ya?ml|xml|toml|csv|html|code|codes|snippets?|scripts?|regex\w*|schemas?|payloads?|curl"
+    r"|api|apis|endpoints?|webhooks?|config\w*|manifests?|templates?|pars(?:e|es|er|ing)|serial\w+|deserial\w+"
+    r"|dicts?|dictionar(?:y|ies)|struct\w*|syntax|markdown|docstrings?|unit tests?|fixtures?"
+    r"|mock\w*|mcp|openapi"
+)
+_WANTED: Final = re.compile(
+    rf"\b(?:{_DATA}|{_LANGUAGES}|functions?|examples?|samples?|formats?|programming|debug\w*|beispiel\w*|skript\w*"
+    r"|exemples?|ejemplos?|código|esempio|exemplo)\b"
+    r"|\w\(\)|קוד|סקריפט|פונקצי|דוגמ|תבנית|ג׳ייסון|ג'ייסון|פורמט",
+    re.IGNORECASE,
+)
+_INTRODUCING: Final = words(
+    "json yaml yml xml toml csv html code codes snippet snippets script scripts schema schemas"
+    " payload payloads curl"
+    " api apis endpoint endpoints webhook webhooks config configuration configure manifest manifests template"
+    " templates parse parser parsing dict dictionary struct structure syntax markdown mock mcp"
+    " openapi example"
+    " examples eg format formats formatted follows object objects body bodies response"
+    " responses request requests"
+    " file files record records log logs entry entries return returns contain contains define"
+    " defined definition"
+    " declare declaration wrote sent printed output like look looks דוגמה דוגמא לדוגמה הקובץ"
+    " קובץ פורמט נראה נראית"
+    " תבנית"
+)
+_WORD: Final = re.compile(r"\w+")
+_INTENDED: Final = re.compile(
+    r"\b(?:tool|function|api)[ _-]?(?:calls?|use|requests?|invocations?)\b"
+    r"|\b(?:let me|i(?:'|’)?ll|i will|i am going to|i(?:'|’)?m going to|calling|one moment|checking)\b"
+    r"|קריא(?:ה|ת)\s+(?:ל)?כלי",
+    re.IGNORECASE,
+)
+_LOOKED_BACK: Final = 240
+
+
+def asks_for_data(request: str) -> bool:
+    """Whether this request asks for data or code, so that a value with the shape of a call may be content."""
+    return _WANTED.search(request[:LONGEST_LOOK]) is not None
+
+
+def introduces_data(before: str) -> bool:
+    """Whether the text that ends here announces data or code, and not a call."""
+    look = before[-_LOOKED_BACK:]
+    introduced = not _INTRODUCING.isdisjoint(_WORD.findall(look.casefold()))
+    return introduced and _INTENDED.search(look) is None

@@ -11,12 +11,19 @@ from typing import Final
 
 from fingerpost.choose.guard.brackets import value_end
 from fingerpost.choose.guard.modes import Until
-from fingerpost.choose.guard.names import Names, distinctive
+from fingerpost.choose.guard.names import Names, distinctive, is_invented
 from fingerpost.choose.guard.reading import json_value
 from fingerpost.choose.guard.shapes import CALL_KEYS, calls_in, is_name_key, plain_key
 from fingerpost.choose.guard.verdicts import WAIT, Hide, Place, Show, Verdict
 
 _LONGEST_HEAD: Final = 400
+_NO_NAMES: Final = Names(())
+_NAME_ONLY: Final = re.compile(r"[^\W\d][\w.\-/:]{1,120}")
+_CUT_CALL: Final = re.compile(
+    r"\s*\[?\s*\{\s*[\"'](?:name|tool|tool_name|function|recipient_name)[\"']\s*:\s*[\"'][^\W\d][\w.\-/:]{1,120}[\"']"
+    r"\s*,\s*[\"'](?:arguments|parameters|args|params|input|tool_input)[\"']\s*:\s*(?:[\"']?\{|\Z)",
+    re.IGNORECASE,
+)
 SEARCHED: Final = 4_000  # characters of a value without an end in which a name is looked for
 _KEY: Final = re.compile(r"[\s\[]{0,200}\{\s{0,200}([\"']?)([^\W\d][\w \-]{0,40})\1\s{0,20}:")
 _KEY_BEGUN: Final = re.compile(
@@ -43,16 +50,24 @@ def examine_brace(place: Place) -> Verdict:
 
 def examine_json(place: Place) -> Verdict:
     """An object or a list of objects, as far as it can still be a call."""
-    possible = call_head(place.text[place.at : place.at + _LONGEST_HEAD], place.names)
+    head = place.text[place.at : place.at + _LONGEST_HEAD]
+    possible = call_head(head, place.names, unknown=True)
     if possible is None and not _over(place):
         return WAIT
-    if possible is False:
+    unknown = possible is not False and place.takes_unknown
+    if possible is False or (not unknown and call_head(head, place.names, unknown=False) is False):
         return Show(place.at + 1)
     end = value_end(place.text[place.at : place.limit], 0)
     if end is None and not place.closed:
         return WAIT
     value = place.text[place.at : place.at + end if end is not None else place.limit]
-    if names_real_tool(value, place.names) and not (place.about and place.line):
+    call = names_real_tool(value, place.names) and not (place.about and place.line)
+    if not call and unknown and has_call_shape(value):
+        alone = ends_line(place, place.at + len(value))
+        if alone is None:
+            return WAIT
+        call = alone
+    if call:
         return Hide(place.at + len(value), "json", None if end is not None else Until(_NEVER))
     return Show(place.at + 1, blind=place.at + (len(value) if end is not None else SEARCHED))
 
@@ -60,12 +75,25 @@ def examine_json(place: Place) -> Verdict:
 _NEVER: Final = re.compile(r"(?!)")
 
 
+def ends_line(place: Place, end: int) -> bool | None:
+    """Whether nothing follows in the line: a sentence that goes on speaks of what it holds."
+    " None: not known yet."""
+    behind, complete = place.ahead(end, 40)
+    line, newline, _ = behind.partition("\n")
+    if line.strip(" \t,;.`*]"):
+        return False
+    return True if newline or complete else None
+
+
 def _over(place: Place) -> bool:
     return place.final or len(place.text) - place.at >= _LONGEST_HEAD
 
 
-def call_head(head: str, names: Names) -> bool | None:
-    """Whether JSON that begins so can be a call; None: too little of it has come."""
+def call_head(head: str, names: Names, *, unknown: bool) -> bool | None:
+    """Whether JSON that begins so can be a call; None: too little of it has come.
+
+    `unknown`: also of a tool that is not known.
+    """
     key = _KEY.match(head)
     if key is None:
         return None if _KEY_BEGUN.match(head) else False
@@ -76,10 +104,19 @@ def call_head(head: str, names: Names) -> bool | None:
         return True
     value = _NAME_VALUE.match(head, key.end())
     if value is not None:
-        return names.knows(value[2])
+        return names.knows(value[2]) or (unknown and _NAME_ONLY.fullmatch(value[2]) is not None)
     if _NAME_VALUE_BEGUN.match(head, key.end()):
         return None
     return head[key.end() :].lstrip().startswith("{")
+
+
+def has_call_shape(text: str) -> bool:
+    """Whether this is a name and arguments and nothing else, in whole or broken off, whatever the name."""
+    value = json_value(text)
+    if value is not None:
+        calls = calls_in(value, _NO_NAMES)
+        return bool(calls) and all(call.explicit for call in calls)
+    return _CUT_CALL.match(text) is not None
 
 
 def names_real_tool(text: str, names: Names) -> bool:
@@ -116,7 +153,7 @@ def _template(place: Place) -> Verdict:
         return WAIT
     if (
         closing > 0
-        and place.names.knows(found[1])
+        and (place.names.knows(found[1]) or (place.takes_unknown and is_invented(found[1])))
         and distinctive(found[1])
         and found[2] != "}"
         and not place.about

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 from fingerpost.choose.guard.names import Names
+from fingerpost.choose.guard.talk import introduces_data
 from fingerpost.frozen import frozen
 
 HELD_MOST: Final = 32_000  # characters held back, at most, before something is decided
@@ -68,6 +69,7 @@ class Place:
     before: str  # the end of what was shown before it
     names: Names
     about: bool
+    data: bool = False  # the request asks for data or code
     behind: bool = False  # a block was hidden just before it
     blind_tags: int = 0  # tags that need an end have none before this
 
@@ -80,6 +82,11 @@ class Place:
     def closed(self) -> bool:
         """Whether waiting would show nothing more."""
         return self.final or len(self.text) - self.at >= HELD_MOST
+
+    @property
+    def takes_unknown(self) -> bool:
+        """Whether what has the shape of a call is one even where no real tool is called so."""
+        return not (self.about or self.data or introduces_data(self.before))
 
     @property
     def begins_line(self) -> bool:

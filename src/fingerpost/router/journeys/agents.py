@@ -33,10 +33,12 @@ from fingerpost.router.journeys.writing import (
     Written,
     answer_without_tools,
     ended_with,
+    held_syntax_alone,
     is_in_shape,
     loop_note,
     spoken,
     write,
+    write_plainly,
 )
 from fingerpost.router.route import Route
 
@@ -79,6 +81,7 @@ async def take_turns(journey: Journey) -> Route:
         if final:
             words = written.text or written.handed
             return ended_with(journey, written) if words else await answer_without_tools(journey)
+        journey.end_part()
         waiting = await run_calls(journey, turn.calls)
         note = loop_note(journey) or turn.note
         acting.reinject(journey)
@@ -88,15 +91,11 @@ async def take_turns(journey: Journey) -> Route:
             return ended_with(journey, written)
 
 
-def _said_beside(journey: Journey, turn: Turn, *, heard: bool) -> None:
-    """Words beside calls are a thought of a ReAct agent; heard by somebody, they end before the answer."""
-    if not turn.text or not (turn.calls or turn.handed):
-        return
-    if journey.mode is Mode.REACT:
+def _note_thought(journey: Journey, turn: Turn) -> None:
+    """Words beside calls are a thought of a ReAct agent."""
+    if turn.text and (turn.calls or turn.handed) and journey.mode is Mode.REACT:
         number = journey.packet.tool_routing.reinjection_count + 1
         journey.tell(ThoughtNoted(packet_id=journey.packet.packet_id, turn=number, text=turn.text))
-    elif heard and not turn.handed:
-        journey.say("\n\n")
 
 
 def is_final(journey: Journey, cards: Sequence[ToolCard]) -> bool:
@@ -137,7 +136,10 @@ async def _decide(
     quiet = thinks or request.schema is not None
     written = await write(journey, request, purpose="decision", quiet=quiet)
     turn = _read(journey, written, cards, native=native or is_in_shape(journey, request))
-    _said_beside(journey, turn, heard=not quiet)
+    if turn == Turn() and held_syntax_alone(written):
+        written = await write_plainly(journey, request)
+        return written, Turn(text=written.text)
+    _note_thought(journey, turn)
     if quiet and not turn.calls and not turn.handed and not turn.problems:
         written = await spoken(journey, request, replace(written, text=turn.text))
         return written, replace(turn, text=written.text)

@@ -30,6 +30,10 @@ from fingerpost.router.route import Route
 NO_MODEL = "no model"
 NO_WORDS = "The model gave no answer in words. Ask again, or ask another model."
 _LESS_OR_MORE = "Ask for a smaller part of it, or raise that limit."
+SYNTAX_ALONE = (
+    "The model gave no answer: it only wrote calls of a tool that does not exist, also when asked again. "
+    "Put the request in other words, or ask another model."
+)
 _CALLS = ("tool_calls", "function_call")  # as a reason to end
 
 
@@ -58,7 +62,8 @@ def handed_back(journey: Journey, calls: tuple[JsonObject, ...], text: str, *, b
     names = tuple(str(mapping(call.get("function")).get("name", "")) for call in calls)
     _tell_end(journey, RouteOutcome.HANDED_BACK, handed_back=names)
     steps = journey.packet.tool_routing.steps
-    route = _route(journey, RouteOutcome.HANDED_BACK, text, by=by, sources=sources_of(steps))
+    answer = journey.complete(text)
+    route = _route(journey, RouteOutcome.HANDED_BACK, answer, by=by, sources=sources_of(steps))
     hidden = as_tool_messages(steps, journey.cards())
     return replace(route, tool_calls=calls, hidden=hidden, finish="tool_calls")
 
@@ -68,12 +73,18 @@ def declined(journey: Journey, text: str, *, by: str = NO_MODEL, detail: str = "
     return _over(journey, RouteOutcome.DECLINED, text, by=by, detail=detail)
 
 
-def unanswered(journey: Journey, reply: ModelReply) -> Route:
-    """The model refuses in its own words, or says nothing at all: then the words a person reads are ours."""
+def unanswered(journey: Journey, reply: ModelReply, *, syntax_alone: bool = False) -> Route:
+    """The model refuses in its own words, or gives no answer: then the words a person reads are ours.
+
+    Where it wrote nothing at all, callers of `/v1` get just that; invented syntax is never left as nothing.
+    """
     if reply.refusal:
-        route = _over(journey, RouteOutcome.DECLINED, reply.refusal, by=reply.model)
+        route = _over(journey, RouteOutcome.DECLINED, reply.refusal, by=reply.model, silent=True)
+    elif syntax_alone or journey.has_spoken:
+        route = _over(journey, RouteOutcome.DECLINED, SYNTAX_ALONE if syntax_alone else NO_WORDS, by=NO_MODEL)
     else:
-        route = replace(_over(journey, RouteOutcome.DECLINED, NO_WORDS, by=NO_MODEL), wordless=True)
+        route = _over(journey, RouteOutcome.DECLINED, NO_WORDS, by=NO_MODEL, silent=True)
+        route = replace(route, wordless=True)
     finish = route.finish if reply.finish in _CALLS else reply.finish or route.finish
     return replace(route, refusal=reply.refusal, finish=finish)
 
@@ -104,7 +115,7 @@ def broken(journey: Journey, error: FingerpostError) -> Route:
     hint = f" {error.hint}" if error.hint else ""
     text = f"This could not be answered: {error}.{hint}"
     detail = f"{type(error).__name__}: {error}"
-    route = _over(journey, RouteOutcome.FAILED, text, by=NO_MODEL, detail=detail)
+    route = _over(journey, RouteOutcome.FAILED, text, by=NO_MODEL, detail=detail, silent=True)
     return replace(route, failure=error)
 
 
@@ -171,7 +182,10 @@ def _over(
     by: str,
     sources: tuple[str, ...] = (),
     detail: str = "",
+    silent: bool = False,
 ) -> Route:
+    """The end of a journey. `silent`: whoever listens to the answer does not hear this text."""
+    text = text if silent else journey.complete(text)
     journey.tell(AnswerGiven(packet_id=journey.packet.packet_id, text=text, by=by, sources=sources))
     good = outcome in (RouteOutcome.ANSWERED, RouteOutcome.DECLINED)
     journey.schedule(None, PacketState.ANSWERED if good else PacketState.FAILED)

@@ -129,6 +129,8 @@ class Journey:
         self.fitted: Fitted | None = None
         self.unused: tuple[Entity, ...] = ()  # what the request names and no argument took up
         self._on_text: OnText | None = asking.get("on_text")
+        self._said = ""  # everything that was streamed
+        self._earlier = ""  # the part of it that is not of the text that is being written
 
     # -- telling ------------------------------------------------------------------------------------
 
@@ -148,11 +150,38 @@ class Journey:
     def say(self, text: str) -> None:
         """A piece of the answer for whoever listens. A listener that fails costs nobody the answer."""
         if text and self._on_text is not None:
+            if self._said and self._said == self._earlier:
+                text = f"\n\n{text}"
+            self._said += text
             try:
                 self._on_text(text)
             except Exception:
                 logger.exception("whoever listened to the answer failed; it goes on without them")
                 self._on_text = None
+
+    def end_part(self) -> None:
+        """What was streamed so far is not the end of it: what comes next stands apart from it."""
+        self._earlier = self._said
+
+    def complete(self, text: str) -> str:
+        """The whole answer that ends with `text`: all that was streamed, and now also the rest of it."""
+        if self._on_text is None or not text:
+            return text
+        if not self._part.startswith(text) and not text.startswith(self._part):
+            self.end_part()
+        self.say(text[len(self._part) :])
+        return self._said
+
+    @property
+    def has_spoken(self) -> bool:
+        """Whether some of the answer was streamed."""
+        return bool(self._said)
+
+    @property
+    def _part(self) -> str:
+        """What was streamed of the text that is being written."""
+        part = self._said[len(self._earlier) :]
+        return part.removeprefix("\n\n") if self._earlier else part
 
     # -- narrowing ----------------------------------------------------------------------------------
 

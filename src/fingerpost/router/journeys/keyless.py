@@ -111,7 +111,6 @@ def conclude_keyless(journey: Journey) -> Route:
         good, language_of(journey), unused=journey.unused, configured=journey.house.pool.ready
     )
     text = "\n\n".join(part for part in (text, journey.rejection) if part)
-    journey.say(text)
     return endings.answered(journey, text, by=endings.NO_MODEL, sources=sources_of(good))
 
 
@@ -157,7 +156,6 @@ def _direct(journey: Journey) -> Route:
     assert journey.narrowing is not None
     prompt = journey.packet.content.original_prompt
     text = keyless_direct(journey.narrowing, prompt, abilities=_abilities(journey))
-    journey.say(text)
     return endings.answered(journey, text, by=endings.NO_MODEL)
 
 
@@ -165,7 +163,6 @@ async def answer_with_routing_off(journey: Journey) -> Route:
     """The answer without a model and without tools, because tool routing is switched off."""
     prompt = journey.packet.content.original_prompt
     text = reply_with_routing_off(prompt, (await journey.house.guide.read(prompt)).language)
-    journey.say(text)
     return endings.answered(journey, text, by=endings.NO_MODEL)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fingerpost.choose.react import react_request
 from fingerpost.choose.react_reading import ReactTurn, read_react
 from fingerpost.events import ReplyRejected, ThoughtNoted
-from fingerpost.llm import ModelReply, Role
+from fingerpost.llm import ModelReply, ModelRequest, Role
 from fingerpost.records import ToolCard
 from fingerpost.router.journeys import acting, agents, endings
 from fingerpost.router.journeys.agents import is_final, offer, run_calls, schedule_turn
@@ -18,7 +18,9 @@ from fingerpost.router.journeys.writing import (
     answer_without_tools,
     cleaned,
     ended_with,
+    held_syntax_alone,
     loop_note,
+    write_plainly,
 )
 from fingerpost.router.route import Route
 
@@ -45,10 +47,12 @@ async def take_turns(journey: Journey) -> Route:
     while True:
         cards = journey.cards()
         last = is_final(journey, cards)
-        reply, turn = await _think(journey, cards, last=last, note=note)
+        request = await _request(journey, cards, last=last, note=note)
+        reply, turn = await _think(journey, request, cards, last=last)
         if turn.call is None and turn.answer:
             written = await cleaned(journey, replace(reply, text=turn.answer))
-            journey.say(written.text)
+            if held_syntax_alone(written):
+                written = await write_plainly(journey, request)
             return ended_with(journey, written)
         silent = Written(text="", reply=reply)
         if turn.call is None and not reply.text.strip() and silent.is_refusal:
@@ -63,13 +67,10 @@ async def take_turns(journey: Journey) -> Route:
             return await endings.waiting(journey, *waiting)
 
 
-async def _think(
-    journey: Journey, cards: tuple[ToolCard, ...], *, last: bool, note: str
-) -> tuple[ModelReply, ReactTurn]:
+async def _request(journey: Journey, cards: tuple[ToolCard, ...], *, last: bool, note: str) -> ModelRequest:
     schedule_turn(journey, final=last, note=note)
     told = await brief(journey, tools=True)
-    number = journey.packet.tool_routing.reinjection_count + 1
-    request = react_request(
+    return react_request(
         journey.packet,
         cards,
         system=told.system,
@@ -81,6 +82,12 @@ async def _think(
         note=note,
         brought=journey.brought,
     )
+
+
+async def _think(
+    journey: Journey, request: ModelRequest, cards: tuple[ToolCard, ...], *, last: bool
+) -> tuple[ModelReply, ReactTurn]:
+    number = journey.packet.tool_routing.reinjection_count + 1
     reply = await journey.asks(Role.PRIME, "turn")(request)
     turn = read_react(reply.text, cards, last=last)
     if turn.thought:

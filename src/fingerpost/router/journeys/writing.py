@@ -12,7 +12,7 @@ from fingerpost.choose.answering import AT_THE_CAP, answer_request, direct_reque
 from fingerpost.choose.brought import called_by_name
 from fingerpost.choose.certain import keyless_answer
 from fingerpost.choose.definitions import written as written_out
-from fingerpost.choose.guard import Guard, Invented, StreamGuard
+from fingerpost.choose.guard import Guard, Invented
 from fingerpost.choose.single import MOST_CALLS, turn_request
 from fingerpost.choose.sources import names_source, sources_line, sources_of
 from fingerpost.choose.turns import read_turn
@@ -41,7 +41,10 @@ _STOPPED: Final = {
     "en": f"No more tools were called: {LOOPED['en']}. Ask for what is missing in other words.",
     "he": f"לא נקראו כלים נוספים: {LOOPED['he']}. אפשר לשאול במילים אחרות על מה שחסר.",
 }
-PLAINLY = "Your last answer held nothing but tool syntax. Answer in plain words; no tool can be called now."
+PLAINLY = (
+    "Your last reply held nothing but the syntax of a tool call. There is no such tool, and no tool can be "
+    "called now. Answer the request in plain words, and say so where you cannot."
+)
 
 
 @frozen
@@ -65,6 +68,7 @@ async def conclude(journey: Journey) -> Route | Selection:
     if isinstance(written, Route):
         return written
     if written.call is not None and not written.handed and journey.can_call:
+        journey.end_part()
         return written.call
     return ended_with(journey, written)
 
@@ -82,11 +86,12 @@ async def answer_without_tools(journey: Journey) -> Route:
     """
     if journey.rejection:
         return endings.declined(journey, journey.rejection)
-    written = await _draft(journey)
+    in_json = journey.mode is Mode.REACT or not await journey.takes_tools()
+    in_json = in_json and not journey.brought.is_shaped  # it may go on in the form of the turns before
+    written = await _draft(journey, quiet=in_json)
     if isinstance(written, Route):
         return written
-    in_json = journey.mode is Mode.REACT or not await journey.takes_tools()
-    if in_json and not journey.brought.is_shaped:  # it may go on in the form of the turns before
+    if in_json:
         said = replace(written.reply, text=written.text, tool_calls=())
         written = replace(written, text=read_turn(said, (), tools=False).text)
     if written.text or written.handed or written.is_refusal:
@@ -111,7 +116,7 @@ def loop_note(journey: Journey) -> str:
     return f"{LOOPED['en'].format(tool=tool)}, so no tool can be called any more." if tool else ""
 
 
-async def _draft(journey: Journey) -> Route | Written:
+async def _draft(journey: Journey, *, quiet: bool = False) -> Route | Written:
     """What the prime model writes; a route where there is nothing for it to write about."""
     journey.schedule(SystemTask.GENERATE_DRAFT)
     routing = journey.packet.tool_routing
@@ -122,19 +127,17 @@ async def _draft(journey: Journey) -> Route | Written:
     native = await journey.takes_tools()
     request = _request(journey, told, native=native)
     try:
-        written = await _answer(journey, request, native=native)
-        if _held_syntax_alone(written):
-            journey.schedule(SystemTask.REFINE)
-            again = replace(request, messages=(*request.messages, _plainly()))
-            written = await _answer(journey, again, native=native)
+        written = await _answer(journey, request, native=native, quiet=quiet)
+        if written.call is None and not written.handed and held_syntax_alone(written):
+            written = await write_plainly(journey, request)
     except ModelError as error:
         return unwritten(journey, error)
     return written
 
 
-async def _answer(journey: Journey, request: ModelRequest, *, native: bool) -> Written:
+async def _answer(journey: Journey, request: ModelRequest, *, native: bool, quiet: bool) -> Written:
     """What was written, the calls of the caller's tools read out of it."""
-    written = await write(journey, request, quiet=request.schema is not None)
+    written = await write(journey, request, quiet=quiet or request.schema is not None)
     if not journey.brought.tools:
         return written
     said = replace(written.reply, text=written.text)
@@ -144,10 +147,17 @@ async def _answer(journey: Journey, request: ModelRequest, *, native: bool) -> W
     return replace(written, text=turn.text, handed=turn.handed or written.handed)
 
 
-def _held_syntax_alone(written: Written) -> bool:
+def held_syntax_alone(written: Written) -> bool:
     """Whether nothing is left of the reply though something was written."""
-    left = written.text or written.call is not None or written.handed
-    return not left and bool(written.reply.text.strip())
+    return not written.text and not written.is_refusal and bool(written.reply.text.strip())
+
+
+async def write_plainly(journey: Journey, request: ModelRequest) -> Written:
+    """The answer to the same request once more, in plain words and without tools."""
+    journey.schedule(SystemTask.REFINE)
+    messages = (*request.messages, Message(role="user", text=PLAINLY))
+    again = replace(request, messages=messages, schema=None, tools=(), tool_choice=None)
+    return await write(journey, again)
 
 
 def is_in_shape(journey: Journey, request: ModelRequest) -> bool:
@@ -161,7 +171,6 @@ async def spoken(journey: Journey, request: ModelRequest, written: Written) -> W
         journey.schedule(SystemTask.REFINE)
         messages = (*request.messages, Message(role="user", text=IN_SHAPE))
         return await write(journey, replace(request, schema=None, messages=messages))
-    journey.say(written.text)
     return written
 
 
@@ -202,15 +211,11 @@ def _ended_with(journey: Journey, written: Written) -> Route:
     good = journey.packet.tool_routing.worked
     text, said = written.text, "he" if language_of(journey) == "he" else "en"
     if not text:
-        return endings.unanswered(journey, written.reply)
+        return endings.unanswered(journey, written.reply, syntax_alone=held_syntax_alone(written))
     if good and not journey.brought.is_shaped and not names_source(text, good):
-        line = sources_line(good, language=language_of(journey))
-        journey.say(f"\n\n{line}")
-        text = f"{text}\n\n{line}"
+        text = f"{text}\n\n{sources_line(good, language=language_of(journey))}"
     if journey.looping_tool and not journey.brought.is_shaped:
-        line = _STOPPED[said].format(tool=journey.looping_tool)
-        journey.say(f"\n\n{line}")
-        text = f"{text}\n\n{line}"
+        text = f"{text}\n\n{_STOPPED[said].format(tool=journey.looping_tool)}"
     finish = written.reply.finish
     return endings.answered(journey, text, by=written.reply.model, sources=sources_of(good), finish=finish)
 
@@ -222,7 +227,8 @@ async def write(
     if quiet or not journey.streams:
         return await cleaned(journey, await journey.asks(Role.PRIME, purpose)(request))
     journey.schedule(SystemTask.STREAM)
-    stream = _stream_guard(journey) if _is_guarded(journey) else None
+    asked = journey.packet.content.original_prompt
+    stream = _guard(journey).stream(request=asked) if _is_guarded(journey) else None
     shown: list[str] = []
     say = Trimmed(journey.say)
     read = 0
@@ -250,15 +256,8 @@ def _is_guarded(journey: Journey) -> bool:
     return journey.settings.flags.syntax_guard and not journey.brought.is_shaped
 
 
-def _guard(journey: Journey) -> tuple[Guard, bool]:
-    """What knows tool syntax, and whether the request is about such syntax: then it may be shown."""
-    guard = Guard(journey.house.snapshot().cards, others=journey.brought.names)
-    return guard, guard.is_about_syntax(journey.packet.content.original_prompt)
-
-
-def _stream_guard(journey: Journey) -> StreamGuard:
-    guard, about = _guard(journey)
-    return guard.stream(about_syntax=about)
+def _guard(journey: Journey) -> Guard:
+    return Guard(journey.house.snapshot().cards, others=journey.brought.names)
 
 
 def _bounded(reply: ModelReply) -> ModelReply:
@@ -273,8 +272,7 @@ async def cleaned(journey: Journey, reply: ModelReply) -> Written:
     reply = _bounded(reply)
     if not _is_guarded(journey):
         return Written(text=reply.text.strip(), reply=reply)
-    guard, about = _guard(journey)
-    look = partial(guard.clean, reply.text, about_syntax=about)
+    look = partial(_guard(journey).clean, reply.text, request=journey.packet.content.original_prompt)
     found = await anyio.to_thread.run_sync(look) if len(reply.text) > _LARGE else look()
     return _written(journey, found.text, found.stopped, reply)
 
@@ -317,7 +315,6 @@ def unwritten(journey: Journey, error: ModelError) -> Route:
     if not good:
         return endings.broken(journey, error)
     text = keyless_answer(good, language_of(journey), configured=True)
-    journey.say(text)
     route = endings.answered(journey, text, by=endings.NO_MODEL, sources=sources_of(good), detail=str(error))
     return replace(route, failure=error)
 
@@ -326,10 +323,6 @@ def so_far(journey: Journey) -> str:
     """What the tools have said until now, for a journey that ends before its answer."""
     good = journey.packet.tool_routing.worked
     return keyless_answer(good, language_of(journey), configured=True) if good else ""
-
-
-def _plainly() -> Message:
-    return Message(role="user", text=PLAINLY)
 
 
 def language_of(journey: Journey) -> str:
