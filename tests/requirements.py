@@ -166,10 +166,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "E6": Requirement("Events smart_routing_start and smart_routing_end"),
     "E7": Requirement("Metrics of smart routing"),
     "E8": Requirement("Simple and ReAct agent modes"),
-    "E9": Requirement(
-        "A command compares with and without routing",
-        "the first of the two ways pays for warming up (issue 20: 25)",
-    ),
+    "E9": Requirement("A command compares with and without routing"),
     "E10": Requirement(
         "Measured: fewer tools, fewer tokens, faster",
         "tools, tokens and added time are measured; faster answers need a strong model, which no test has",
@@ -244,10 +241,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "20: 11, 12)",
     ),
     "W3": Requirement("Turns, tokens, seconds and money are bounded; the end comes with guidance"),
-    "W4": Requirement(
-        "Without a model: what is certain is done, the rest is asked, and it is said",
-        "what was read is not shown where it cannot be answered further (issue 20: 25)",
-    ),
+    "W4": Requirement("Without a model: what is certain is done, the rest is asked, and it is said"),
     "W5": Requirement(
         "The wire of models: streams, cuts, overload, time-outs, on a server with real weights"
     ),

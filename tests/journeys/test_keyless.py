@@ -86,3 +86,30 @@ async def test_a_mode_that_needs_a_model_says_so(tmp_path: Path) -> None:
             await router.route("hello", mode="react")
         with pytest.raises(ConfigError, match="no mode 'magic'"):
             await router.route("hello", mode="magic")
+
+
+@proves("W4")
+@pytest.mark.parametrize(
+    ("then", "outcome", "told"),
+    [
+        ("delete {folder}/old.md", RouteOutcome.ANSWERED, "Not done"),
+        ("translate it into French", RouteOutcome.ASKED, "I need one more thing"),
+        ("write {folder}/new.md", RouteOutcome.ASKED, "files/write_file"),
+    ],
+)
+async def test_what_was_read_is_shown_where_it_cannot_go_on(
+    tmp_path: Path, then: str, outcome: RouteOutcome, told: str
+) -> None:
+    folder = tmp_path / "desk"
+    folder.mkdir()
+    (folder / "note.md").write_text("Buy milk.\n", encoding="utf-8")
+    (folder / "old.md").write_text("Old.\n", encoding="utf-8")
+    pieces: list[str] = []
+    async with house(tmp_path, [clock(), desk(folder)]) as router:
+        route = await router.route(
+            f"Read the file {folder}/note.md and then {then.format(folder=folder)}", on_text=pieces.append
+        )
+    assert route.outcome is outcome, route.answer
+    assert "Buy milk." in route.answer
+    assert told in route.answer
+    assert "Buy milk." in "".join(pieces)

@@ -397,3 +397,12 @@ async def test_a_reader_that_leaves_ends_the_answer_quietly(person: Person) -> N
         )
     assert (done.returncode, done.stdout) == (0, "line"), done.stderr
     assert "Error" not in done.stderr
+
+
+@proves("W4", "D11")
+def test_where_the_only_server_is_down_ask_says_that(person: Person) -> None:
+    person.has_fault("crashing", "crash_loop")
+    done = person.runs("ask", "What time is it in Tokyo right now?")
+    said = done.stdout + done.stderr
+    assert "no server can be reached: crashing" in said
+    assert "add a server" not in said.lower()

@@ -176,3 +176,18 @@ def test_arguments_that_are_not_pairs_are_explained(person: Person) -> None:
 
 def test_nothing_recorded_under_an_id_says_so(person: Person) -> None:
     assert person.runs("trace", "cal_nothing").returncode == 1
+
+
+@proves("D11")
+def test_a_failure_is_told_in_words_and_the_servers_own_only_when_asked(person: Person) -> None:
+    folder = has_files(person)
+    missing = ("call", "files/read_text_file", f"path={folder}/nothing.txt")
+    plainly = person.runs(*missing)
+    assert plainly.returncode == 1
+    assert "nothing.txt does not exist" in plainly.stderr
+    assert "ENOENT" not in plainly.stderr
+    assert "Errno" not in plainly.stderr
+    technical = person.runs(
+        "call", "files/read_text_file", f"path={folder}/nothing.txt", "--technical"
+    ).stderr
+    assert "ENOENT" in technical or "Errno" in technical

@@ -73,7 +73,8 @@ async def test_with_a_model_one_completion_each_way_is_measured(clerk: Person) -
             "fingerpost.toml", f'{WORDS_ALONE}[models.lite]\nmodel = "tiny"\nbase_url = "{address}/v1"\n'
         )
         found = await anyio.to_thread.run_sync(clerk.reads, "compare", "will it rain in Oslo?")
-    choosing, whole, few = model.asked
+    _, whole_before, few_before, choosing, whole, few = model.asked  # each way once before it is measured
+    assert (whole_before["max_tokens"], few_before["max_tokens"]) == (1, 1)
     assert choosing["temperature"] == 0.1
     assert len(whole["tools"]) == 35
     assert len(few["tools"]) == found["routed"]["tools"]
@@ -163,3 +164,19 @@ def test_a_request_is_needed_from_one_place(clerk: Person, arguments: tuple[str,
     clerk.writes("requests.txt", "hello\n")
     clerk.writes("empty.txt", "\n\n")
     assert clerk.runs("compare", *arguments).returncode == 2
+
+
+@proves("E9", "E5")
+async def test_route_asks_no_model_unless_it_is_told_to(clerk: Person) -> None:
+    model = Model(lambda _: said('{"relevant_servers": ["weather"], "reasoning": "rain"}'))
+    request = "will it rain in Oslo?"
+    async with served(model.app) as address:
+        clerk.writes(
+            "fingerpost.toml", f'{WORDS_ALONE}[models.lite]\nmodel = "tiny"\nbase_url = "{address}/v1"\n'
+        )
+        found = await anyio.to_thread.run_sync(clerk.reads, "route", request)
+        assert model.asked == []
+        assert found["narrowing"]["servers"]["by"] != "model"
+        found = await anyio.to_thread.run_sync(clerk.reads, "route", "--ask-model", request)
+    assert len(model.asked) == 1
+    assert found["narrowing"]["servers"]["by"] == "model"

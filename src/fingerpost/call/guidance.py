@@ -14,8 +14,9 @@ from typing import Final
 from fingerpost.catalog import visible
 from fingerpost.catalog.words import words
 from fingerpost.frozen import frozen
-from fingerpost.records import Attempt, Decision, ErrorKind, Pending
+from fingerpost.records import Attempt, Decision, ErrorKind, Outcome, Pending
 from fingerpost.redaction import scrub
+from fingerpost.servers.caller import FAULT
 
 _LONGEST_HINT: Final = 400
 _LONGEST_REASON: Final = 2_000
@@ -186,6 +187,26 @@ def guidance(
         rephrase=_REPHRASE.get(error, ""),
         technical=_technical(attempts, error, detail, hint),
     )
+
+
+_KNOWN_TYPES: Final[Mapping[str, str]] = {
+    "FileNotFound": "{path} does not exist",
+    "PermissionDenied": "{path} may not be opened: the system does not permit it",
+    "FileExists": "{path} exists already",
+}
+
+
+def words_for_people(outcome: Outcome) -> str:
+    """Why a call failed, in words that are ours; empty where only the server has any.
+
+    A server of our own writes for people, and what the system says of a path is known.
+    """
+    meta = (outcome.result or {}).get("_meta")
+    if outcome.metadata.get("untrusted") is not True or (isinstance(meta, Mapping) and FAULT in meta):
+        return outcome.content
+    known = _KNOWN_TYPES.get(str(outcome.metadata.get("error_type", "")), "")
+    path = _plain(str(outcome.metadata.get("attemptedPath", "")), _LONGEST_HINT)
+    return known.format(path=path) if path else ""
 
 
 def plain_tool(key: str) -> str:

@@ -63,6 +63,7 @@ class Guide:
         store: Store,
         *,
         unusable: Callable[[], Mapping[str, str]],
+        away: Callable[[], Mapping[str, str]] = dict[str, str],
         pool: ModelPool | None = None,
         switches: Switches | None = None,
         sight: Sight | None = None,
@@ -71,6 +72,7 @@ class Guide:
         self._events = events
         self._store = store
         self._unusable = unusable
+        self.away = away  # servers that are not connected, each with the reason
         self._sight = sight or Sight(settings.policy)
         self._past = Recollection(settings, store)
         self._narrower = Narrower(
@@ -172,6 +174,7 @@ class Guide:
             gate=gate,
             none_taken=none_taken,
             behind=[worded(message) for message in wanted.get("since", ())],
+            ask_model=wanted.get("ask_model", True),
         )
         narrowing = await self._narrower.look(snapshot, replace(request, servers=choice))
         narrowing = replace(narrowing, packet_id=packet.packet_id)
@@ -218,6 +221,7 @@ class Guide:
         model: ChatModel | None,
         gate: bool,
         none_taken: bool,
+        ask_model: bool,
         behind: Sequence[Message] = (),
     ) -> ServerChoice | None:
         """The servers of this turn; None where there is nothing to choose or nothing to choose for."""
@@ -242,6 +246,7 @@ class Guide:
             caller=request.caller,
             signals=signals,
             model=model,
+            ask_model=ask_model,
             none_taken=none_taken,
             remembered=await self._remembered(request, view, signals) if new else frozenset(),
             taught=await self._taught(request, view, signals),

@@ -393,6 +393,7 @@ class Router:
             self.events,
             self.store,
             unusable=self._unusable_servers,
+            away=self._servers_away,
             pool=self._ready_pool(),
             switches=self.switches,
             sight=self._sight,
@@ -404,6 +405,15 @@ class Router:
         if self._pool is not None:
             await self._pool.aclose()
         await close_given(self._models)
+
+    def _servers_away(self) -> dict[str, str]:
+        """Servers that should be connected and are not, each with the reason."""
+        connected = (ServerState.READY, ServerState.DISABLED)
+        return {
+            status.name: status.reason or f"it is {status.state.value}"
+            for status in self.servers.statuses
+            if status.state not in connected
+        }
 
     def _unusable_servers(self) -> dict[str, str]:
         """Servers whose tools cannot be called now, each with the reason."""

@@ -42,6 +42,7 @@ class Wanted(TypedDict, total=False):
     chosen_servers: ServerChoice | None  # chosen already: no others are looked for
     about: str | None  # a tool to explain however far behind it came in
     since: tuple[Message, ...]  # behind the request: calls of the caller's tools, and what came of them
+    ask_model: bool  # False: servers are chosen by scores, and no model is asked for them
     asked_for_tools: bool  # the tools are wanted whether or not the request needs one
 
 

@@ -110,6 +110,9 @@ def choose_tool(
         return Certain(option=named, reason="the request names this tool", alternatives=rest)
     if narrowing.shortlist.fit < LEAST_FIT:
         return Certain(option=None, reason=NOT_MEANT, alternatives=options)
+    part = narrowing.shortlist.needs[need] if need < len(narrowing.shortlist.needs) else text
+    if _orders_change(part) and all(option.card.effect.value is Effect.READ for option in options):
+        return Certain(option=None, reason="every offered tool only reads", alternatives=options)
     asked = _of_the_asked_kind(options) if narrowing.signals.asks else options
     return _chosen(asked, narrowing.shortlist.fit, narrowing.signals.language, text)
 
@@ -165,6 +168,18 @@ def _anyway(options: tuple[Option, ...], narrowing: Narrowing) -> Certain:
     if not sure or best is None or best.card.effect.value is not Effect.READ:
         return Certain(option=None, reason="the request needs no tool")
     return Certain(option=best, reason="without a model, this tool can answer it")
+
+
+_ORDERS: Final = re.compile(
+    r"^\W{0,5}(?:and |then |please |can you |could you ){0,3}"
+    r"(?:(?:delete|remove|erase|rename|move|overwrite|send)\b|ו?ת?מחקי?(?!\w)|ו?ת?שלחי?(?!\w))",
+    re.IGNORECASE,
+)
+
+
+def _orders_change(text: str) -> bool:
+    """It begins with an order to change something: a tool that only reads cannot do it."""
+    return _ORDERS.match(text[:2000]) is not None
 
 
 def _of_the_asked_kind(options: tuple[Option, ...]) -> tuple[Option, ...]:

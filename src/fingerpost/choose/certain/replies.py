@@ -6,7 +6,8 @@ Every such text says plainly that no model wrote it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from fingerpost.choose.certain.arithmetic import reckon
@@ -44,6 +45,7 @@ _SAYS: Final = {
         "own": "this is the tool's own reply.",
         "owns": "these are the tools' own replies.",
         "unused": "Not taken into account: {things}.",
+        "undone": "Not done, because no tool for it is certain without a language model: {things}.",
         "hello": "Hello! I can use tools for you, even though no language model is configured.",
         "welcome": "You're welcome.",
         "bye": "Goodbye.",
@@ -55,6 +57,8 @@ _SAYS: Final = {
         "off": "No tool was used: tool routing is switched off (tool_routing.enabled = false). "
         "Switch it on to have this done with a tool.",
         "no_tools": "No tools are connected yet: add a server to the settings.",
+        "down": "No tools can be used at the moment, because no server can be reached: {servers}. "
+        "See what is wrong with `fingerpost doctor`.",
         "cut": "(cut here)",
     },
     "he": {
@@ -66,6 +70,7 @@ _SAYS: Final = {
         "own": "זו התשובה של הכלי עצמו.",
         "owns": "אלה התשובות של הכלים עצמם.",
         "unused": "לא הובא בחשבון: {things}.",
+        "undone": "לא בוצע, כי בלי מודל שפה לא ברור איזה כלי מתאים: {things}.",
         "hello": "שלום! אפשר להפעיל כלים דרכי גם בלי מודל שפה מוגדר.",
         "welcome": "בשמחה.",
         "bye": "להתראות.",
@@ -77,6 +82,8 @@ _SAYS: Final = {
         "off": "לא הופעל שום כלי: ניתוב הכלים כבוי (tool_routing.enabled = false). "
         "אפשר להפעיל אותו כדי לבצע את הבקשה בעזרת כלי.",
         "no_tools": "עדיין לא מחובר שום כלי: יש להוסיף שרת להגדרות.",
+        "down": "אי אפשר להשתמש בכלים כרגע, כי אף שרת אינו זמין: {servers}. "
+        "הפקודה `fingerpost doctor` מראה מה הבעיה.",
         "cut": "(נחתך כאן)",
     },
 }
@@ -87,10 +94,12 @@ def keyless_answer(
     language: str = "en",
     *,
     unused: Sequence[Entity] = (),
+    undone: Sequence[str] = (),
     configured: bool = False,
 ) -> str:
     """The tools' replies as the answer, each under the tool's name; `unused` is what no argument took up.
 
+    `undone` is what was asked for beside it and could not be done.
     `configured`: there is a model, and it did not answer.
     """
     says = _says(language)
@@ -98,19 +107,31 @@ def keyless_answer(
     if unused:
         things = ", ".join(dict.fromkeys(plain(entity.text) for entity in unused[:MOST_NAMED]))
         parts.append(says["unused"].format(things=things))
+    if undone:
+        parts.append(says["undone"].format(things="; ".join(plain(one) for one in undone[:MOST_NAMED])))
     own = says["own" if len(steps) == 1 else "owns"]
     parts.append(f"{says['silent' if configured else 'none']}; {own}")
     return "\n\n".join(parts)
 
 
 def keyless_direct(
-    narrowing: Narrowing, text: str, language: str | None = None, *, abilities: Sequence[str] = ()
+    narrowing: Narrowing,
+    text: str,
+    language: str | None = None,
+    *,
+    abilities: Sequence[str] = (),
+    down: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """What can be said to a request that needs no tool; `abilities` names what there is here."""
+    """What can be said to a request that needs no tool; `abilities` names what there is here.
+
+    `down`: servers that cannot be reached, each with the reason.
+    """
     says = _says(language or narrowing.signals.language)
     if (known := _known_reply(text, says)) is not None:
-        return "\n".join([known, *([_abilities(abilities, says)] if known == says["hello"] else [])])
-    return "\n".join([says["needs_model"], _abilities(abilities, says)])
+        return "\n".join([known, *([_abilities(abilities, down, says)] if known == says["hello"] else [])])
+    if down and not abilities:  # whether a tool of theirs is needed cannot be known
+        return f"{_abilities(abilities, down, says)} {says['none']}."
+    return "\n".join([says["needs_model"], _abilities(abilities, down, says)])
 
 
 def reply_with_routing_off(text: str, language: str) -> str:
@@ -153,7 +174,10 @@ def _shown(step: Step, says: dict[str, str]) -> str:
     return f"{says['from'].format(tool=tool)}\n{reply}"
 
 
-def _abilities(abilities: Sequence[str], says: dict[str, str]) -> str:
+def _abilities(abilities: Sequence[str], down: Mapping[str, str], says: dict[str, str]) -> str:
+    if not abilities and down:
+        servers = (f"{plain(name)} ({plain(reason)})" for name, reason in list(down.items())[:MOST_NAMED])
+        return says["down"].format(servers=", ".join(servers))
     if not abilities:
         return says["no_tools"]
     return says["can"].format(tools=", ".join(plain(one) for one in abilities[:MOST_NAMED]))

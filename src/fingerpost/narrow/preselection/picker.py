@@ -153,13 +153,15 @@ class ServerPicker:
         caller: str | None = None,
         signals: Signals | None = None,
         model: ChatModel | None = None,
+        ask_model: bool = True,
         remembered: frozenset[str] = frozenset(),
         taught: frozenset[str] = frozenset(),
         none_taken: bool = False,
     ) -> ServerChoice:
         """The servers for this turn. Never raises: in doubt, all of them.
 
-        `model` is asked instead of the picker's own, by whoever counts what it costs.
+        `model` is asked instead of the picker's own, by whoever counts what it costs; without
+        `ask_model` none is.
         `scores` is asked in a worker thread, unless a model has just chosen. Whatever
         policy hides from the caller must not be in `snapshot`: a model is shown it.
         `remembered` servers were right for the same request before: they are kept beside those that
@@ -178,7 +180,7 @@ class ServerPicker:
             signals or Signals(),
             packet_id,
             settings,
-            None if remembered else model or self._model,
+            None if remembered or not ask_model else model or self._model,
             remembered,
             taught,
             none_taken,

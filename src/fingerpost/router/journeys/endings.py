@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fingerpost.call.guidance import guidance
+from fingerpost.choose.certain import keyless_answer
 from fingerpost.choose.sources import sources_of
 from fingerpost.choose.steps import as_tool_messages
 from fingerpost.errors import FingerpostError, ModelError
@@ -14,6 +15,7 @@ from fingerpost.llm.fields import mapping
 from fingerpost.records import (
     ErrorKind,
     JsonObject,
+    Mode,
     Outcome,
     PacketState,
     Pending,
@@ -160,7 +162,18 @@ def asked(journey: Journey, question: Question, pending: Pending | None = None) 
     journey.tell(QuestionAsked(packet_id=journey.packet.packet_id, question=question))
     outcome = RouteOutcome.ASKED if pending is None else RouteOutcome.WAITING
     _tell_end(journey, outcome)
-    return _route(journey, outcome, question.text, pending=pending, question=question)
+    read = _read_without_model(journey)
+    text = f"{journey.complete(read)}\n\n{question.text}" if read else question.text
+    return _route(journey, outcome, text, pending=pending, question=question)
+
+
+def _read_without_model(journey: Journey) -> str:
+    """What tools have returned where no model is there to tell it later: it is shown at once."""
+    good = journey.packet.tool_routing.worked
+    if journey.mode is not Mode.KEYLESS or not good:
+        return ""
+    language = "en" if journey.narrowing is None else journey.narrowing.signals.language
+    return keyless_answer(good, language, configured=journey.house.pool.ready)
 
 
 def standing(journey: Journey, outcome: RouteOutcome, text: str, *, by: str) -> Route:

@@ -128,6 +128,7 @@ class Journey:
         self.rejection = ""  # what a person did not allow, in words for the person who asked
         self.fitted: Fitted | None = None
         self.unused: tuple[Entity, ...] = ()  # what the request names and no argument took up
+        self.undone: tuple[str, ...] = ()  # what it asks for and, without a model, no tool was found for
         self._on_text: OnText | None = asking.get("on_text")
         self._said = ""  # everything that was streamed
         self._earlier = ""  # the part of it that is not of the text that is being written

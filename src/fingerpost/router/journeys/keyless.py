@@ -22,6 +22,7 @@ from fingerpost.choose.certain.asking import which_tool
 from fingerpost.choose.sources import sources_of
 from fingerpost.records import (
     Effect,
+    ErrorKind,
     ExecutionStatus,
     JsonObject,
     Narrowing,
@@ -63,6 +64,7 @@ async def _serve(journey: Journey, narrowing: Narrowing, needs: range) -> Route:
         if choice.option is None and choice.question is not None:
             return endings.asked(journey, replace(choice.question, need=need))
         if choice.option is None:
+            journey.undone += narrowing.shortlist.needs[need : need + 1]
             continue
         stopped = await _use(journey, choice.option, choice.reason, need)
         if stopped is not None:
@@ -108,7 +110,11 @@ def conclude_keyless(journey: Journey) -> Route:
     if not good:
         return endings.failed(journey)
     text = keyless_answer(
-        good, language_of(journey), unused=journey.unused, configured=journey.house.pool.ready
+        [step for step in journey.packet.tool_routing.steps if step.error != ErrorKind.CANCELLED.value],
+        language_of(journey),
+        unused=journey.unused,
+        undone=journey.undone,
+        configured=journey.house.pool.ready,
     )
     text = "\n\n".join(part for part in (text, journey.rejection) if part)
     return endings.answered(journey, text, by=endings.NO_MODEL, sources=sources_of(good))
@@ -155,7 +161,9 @@ def _undecided(journey: Journey) -> Route:
 def _direct(journey: Journey) -> Route:
     assert journey.narrowing is not None
     prompt = journey.packet.content.original_prompt
-    text = keyless_direct(journey.narrowing, prompt, abilities=_abilities(journey))
+    text = keyless_direct(
+        journey.narrowing, prompt, abilities=_abilities(journey), down=journey.house.guide.away()
+    )
     return endings.answered(journey, text, by=endings.NO_MODEL)
 
 

@@ -194,16 +194,18 @@ def _notes(outcome: Outcome) -> list[str]:
 
 def _show_failure(outcome: Outcome, *, technical: bool) -> None:
     """What happened, what was tried, what the person can do; the technical truth when they ask."""
-    from fingerpost.call.guidance import guidance
+    from fingerpost.call.guidance import guidance, words_for_people
     from fingerpost.surfaces.cli.screen import plain
 
     assert outcome.error is not None
-    click.echo(styled(f"{outcome.error}: ", fg="red", bold=True) + plain(outcome.content), err=True)
+    said = words_for_people(outcome)
+    if said:
+        click.echo(styled(f"{outcome.error}: ", fg="red", bold=True) + plain(said), err=True)
     help_ = guidance(
         outcome.attempts,
         outcome.error,
         tool=outcome.tool,
-        detail=outcome.detail,
+        detail=outcome.detail or ("" if said else outcome.content),
         fix=_onward(outcome),
     )
     click.echo(_readable(repeatable(help_.text(technical=technical))), err=True)

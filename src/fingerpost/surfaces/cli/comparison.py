@@ -153,9 +153,26 @@ async def measure_all(router: Router, texts: Sequence[str]) -> list[Comparison]:
     await router.settle(VECTOR_SECONDS)
     pool = pool_for(router.settings.models)
     try:
+        await _warm_up(router, texts[0], pool)
         return [await measure(router, text, pool) for text in texts]
     finally:
         await pool.aclose()
+
+
+async def _warm_up(router: Router, text: str, pool: ModelPool) -> None:
+    """Each way once before anything is measured: loading and connecting are no way's own cost."""
+    found = await router.narrow(text, conversation=new_id("cmp"))
+    if pool.ready:
+        cards = _visible(router)
+        offered = {candidate.tool for candidate in found.shortlist.offered}
+        await _ask(pool, text, cards, tokens=1)
+        await _ask(pool, text, [card for card in cards if card.key in offered], tokens=1)
+
+
+def _visible(router: Router) -> list[ToolCard]:
+    cards = router.tools.cards
+    hidden = hidden_tools(router.settings.policy, cards)
+    return [card for card in cards if card.key not in hidden]
 
 
 async def measure(router: Router, text: str, pool: ModelPool) -> Comparison:
@@ -167,15 +184,7 @@ async def measure(router: Router, text: str, pool: ModelPool) -> Comparison:
     second = await router.narrow(text, conversation=conversation if by_model else new_id("cmp"))
     choosing = (first if by_model else second).servers
     choosing_ms = choosing.milliseconds if choosing is not None else 0.0
-    cards = router.tools.cards
-    hidden = hidden_tools(router.settings.policy, cards)
-    return await _compared(
-        text,
-        [card for card in cards if card.key not in hidden],
-        second,
-        choosing_ms=choosing_ms,
-        pool=pool,
-    )
+    return await _compared(text, _visible(router), second, choosing_ms=choosing_ms, pool=pool)
 
 
 async def _compared(
@@ -208,11 +217,13 @@ def _way(name: str, cards: Sequence[ToolCard], model: Asked | None = None) -> Wa
     )
 
 
-async def _ask(pool: ModelPool, text: str, cards: Sequence[ToolCard]) -> Asked:
+async def _ask(
+    pool: ModelPool, text: str, cards: Sequence[ToolCard], *, tokens: int = ANSWER_TOKENS
+) -> Asked:
     request = ModelRequest(
         messages=(Message(role="user", text=text),),
         temperature=0.0,
-        max_tokens=ANSWER_TOKENS,
+        max_tokens=tokens,
         tools=tuple(definition_for_model(card) for card in cards),
     )
     try:

@@ -23,8 +23,12 @@ async def narrow(
     history: tuple[Message, ...] = (),
     servers: ServerChoice | None = None,
     profile: str | None = None,
+    ask_model: bool = False,
 ) -> Narrowing:
-    """What narrowing concludes about `text` over the tools that are there now."""
+    """What narrowing concludes about `text` over the tools that are there now.
+
+    No model is asked, not even for servers, unless `ask_model` says so.
+    """
     await settle(router)
     return await router.narrow(
         text,
@@ -35,6 +39,7 @@ async def narrow(
         chosen_servers=servers,
         profile=profile,
         caller=person(),
+        ask_model=ask_model,
     )
 
 

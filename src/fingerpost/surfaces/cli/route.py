@@ -30,6 +30,11 @@ BAR_WIDTH = 30
     metavar="N",
     help="Offer at most this many [default: narrow.max_tools].",
 )
+@click.option(
+    "--ask-model",
+    is_flag=True,
+    help="Let the model choose servers first, as smart routing does for a request.",
+)
 @click.option("--server", metavar="NAME", help="Look only at this server's tools (and connect only it).")
 @profile_option
 @smart_routing_options
@@ -38,7 +43,7 @@ BAR_WIDTH = 30
 def route(request: tuple[str, ...], **options: Any) -> int:
     """Show which tools would be offered to a model for REQUEST, and why.
 
-    No model is asked and no tool is called. Exit code 1 when no tool is offered.
+    No tool is called, and no model is asked unless --ask-model is given. Exit code 1 when no tool is offered.
 
     \b
     Examples:
@@ -58,7 +63,12 @@ def route(request: tuple[str, ...], **options: Any) -> int:
                 router.servers.status(server)  # an unknown name is answered with the near ones
             await connect(router, *([server] if server else []), wait=options["wait"])
             narrowing = await narrow(
-                router, text, server=server, max_tools=options["max_tools"], profile=options["profile"]
+                router,
+                text,
+                server=server,
+                max_tools=options["max_tools"],
+                profile=options["profile"],
+                ask_model=options["ask_model"],
             )
             if options["as_json"]:
                 _print_json(text, narrowing)

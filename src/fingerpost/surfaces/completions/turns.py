@@ -279,7 +279,7 @@ class Turns:
         waiting = route.pending if route.outcome is RouteOutcome.WAITING else None
         return Ended(
             route=route,
-            text=_text(route) if waiting is None else approvals.note_for(waiting, self._address),
+            text=_text(route) if waiting is None else _waiting_text(route, waiting, self._address),
             finish=_finish(route),
             refusal=route.refusal,
             reasoning=route.reasoning,
@@ -314,6 +314,13 @@ def rest_of(answer: str, said: str) -> str:
 
 def _whose(turn: Turn) -> str:
     return f"{turn.principal.name}\n{turn.conversation}"
+
+
+def _waiting_text(route: Route, waiting: Pending, address: str) -> str:
+    """What was read before, where no model will tell it later, and how the call can be approved."""
+    read = route.answer.removesuffix(route.question.text).strip() if route.question is not None else ""
+    note = approvals.note_for(waiting, address)
+    return f"{read}\n\n{note}" if read else note
 
 
 def _text(route: Route) -> str:
