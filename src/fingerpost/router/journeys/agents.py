@@ -81,7 +81,8 @@ async def take_turns(journey: Journey) -> Route:
         if final:
             words = written.text or written.handed
             return ended_with(journey, written) if words else await answer_without_tools(journey)
-        journey.end_part()
+        if not turn.handed:
+            journey.end_part()
         waiting = await run_calls(journey, turn.calls)
         note = loop_note(journey) or turn.note
         acting.reinject(journey)
