@@ -191,6 +191,7 @@ async def test_a_model_that_goes_round_within_one_request_is_stopped(tmp_path: P
     assert len(place.clock.calls) < 10
 
 
+HELLO = [user("Hello!")]
 INVENTED = "<tool_call>\nmake_coffee\n</tool_call>"
 DONE = json.dumps({"thought": "That is it.", "action": None, "answer": INVENTED})
 
@@ -203,10 +204,10 @@ async def test_a_call_of_a_tool_that_does_not_exist_is_asked_again_for_words(tmp
         model = says(first, "I cannot make coffee.")
         async with house(tmp_path / str(streams), model) as place:
             if streams:
-                said, finish = await streamed(place, fingerpost={"mode": mode})
+                said, finish = await streamed(place, messages=HELLO, fingerpost={"mode": mode})
                 assert (said["content"], finish) == ("I cannot make coffee.", "stop")
             else:
-                choice = await whole(place, fingerpost={"mode": mode})
+                choice = await whole(place, messages=HELLO, fingerpost={"mode": mode})
                 assert choice["message"]["content"] == "I cannot make coffee."
         again = model.asked[-1]
         assert not again.tools
@@ -222,8 +223,10 @@ async def test_a_model_that_writes_nothing_but_invented_calls_never_leaves_an_em
     for streams in (False, True):
         async with house(tmp_path / str(streams), says(first, INVENTED)) as place:
             if streams:
-                content = (await streamed(place, fingerpost={"mode": mode}))[0]["content"]
+                content = (await streamed(place, messages=HELLO, fingerpost={"mode": mode}))[0]["content"]
             else:
-                content = (await whole(place, fingerpost={"mode": mode}))["message"]["content"]
+                content = (await whole(place, messages=HELLO, fingerpost={"mode": mode}))["message"][
+                    "content"
+                ]
         assert "tool that does not exist" in content
         assert "make_coffee" not in content
