@@ -65,9 +65,10 @@ async def alone(store: Store, name: str, instance: str) -> AsyncGenerator[None]:
 
 
 async def _claimed(store: Store, name: str, instance: str) -> bool:
+    claimed = False
     with anyio.CancelScope(shield=True):  # a claim that nobody knows of would never be released
         claimed = await store.instances.claim(name, instance)
-    return claimed  # noqa: RET504 - pyright takes a scope for one that swallows what is raised
+    return claimed
 
 
 async def record_interrupted(store: Store) -> None:
