@@ -52,8 +52,12 @@ async def keep_alive(store: Store, instance: str, *, lease_s: float) -> None:
 @asynccontextmanager
 async def alone(store: Store, name: str, instance: str) -> AsyncGenerator[None]:
     """Entered when no other process that is alive works on this. What was done is on record at the end."""
-    while not await _claimed(store, name, instance):  # noqa: ASYNC110 - other processes tell nobody
-        await anyio.sleep(LOOK_AGAIN_S)
+    claimed = False
+    while not claimed:
+        with anyio.CancelScope(shield=True):  # a claim that nobody knows of would never be released
+            claimed = await store.instances.claim(name, instance)
+        if not claimed:
+            await anyio.sleep(LOOK_AGAIN_S)
     try:
         yield
     finally:
@@ -62,13 +66,6 @@ async def alone(store: Store, name: str, instance: str) -> AsyncGenerator[None]:
                 await store.journal.flush()
             finally:
                 await store.instances.release(name, instance)
-
-
-async def _claimed(store: Store, name: str, instance: str) -> bool:
-    claimed = False
-    with anyio.CancelScope(shield=True):  # a claim that nobody knows of would never be released
-        claimed = await store.instances.claim(name, instance)
-    return claimed
 
 
 async def record_interrupted(store: Store) -> None:
