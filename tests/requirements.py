@@ -101,7 +101,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "B13": Requirement(
         "A user's preference for quick or thorough answers changes tools and modes; the caller's own "
         "key goes on to the remote service set up for it",
-        "issue 20: 26",
+        "the caller's own key at `/v1` and `/api` (issue 20: 24, 26)",
     ),
     # C. Tool execution flow
     "C1": Requirement("OpenAI-format tool calls are parsed; bad arguments become a clear error"),

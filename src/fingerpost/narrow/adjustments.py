@@ -19,7 +19,7 @@ from fingerpost.catalog.categories import OFFICIAL_DATA
 from fingerpost.narrow.columns import Columns, Rows, Scores
 from fingerpost.narrow.experience import Evidence
 from fingerpost.narrow.shares import Share
-from fingerpost.records import EntityKind, Signals
+from fingerpost.records import Effort, EntityKind, Signals
 
 TOOL_MENTIONED: Final = 0.30  # the request names the tool: strong, and yet not absolute
 SERVER_MENTIONED: Final = 0.08
@@ -29,6 +29,7 @@ MOST_KEYWORDS: Final = 0.15
 EXCLUSIVE_INTENT: Final = 0.5  # certainty from which the request's first category is its intent
 PRIORITY: Final = 0.03  # at priority 100; as much taken at 0
 URGENT_AND_SLOW: Final = -0.06  # for the slowest tier
+EFFORT_AND_SLOW: Final = 0.06  # taken from the slowest tier for a quick answer, given for a thorough one
 UNWELL: Final = -0.50  # its server cannot be reached: behind everything that can
 CHANGES_BUT_ASKED: Final = (
     -0.2
@@ -78,6 +79,15 @@ def mood(columns: Columns, base: Scores, signals: Signals) -> Iterator[Share]:
     ):
         points = np.asarray(WANTS_AN_ID * columns.wants_id * np.maximum(base, 0), np.float32)
         yield Share(signal="arguments", points=points, note="it needs an id, and the request names none")
+
+
+def effort_share(columns: Columns, effort: Effort | None) -> Iterator[Share]:
+    """A quick answer takes points from slow tools, a thorough one gives them some."""
+    if effort is None or not columns.slowness.any():
+        return
+    points = EFFORT_AND_SLOW if effort is Effort.THOROUGH else -EFFORT_AND_SLOW
+    note = f"it is slow, and a {effort} answer is wanted"
+    yield Share(signal="latency", points=points * columns.slowness, note=note)
 
 
 def unwell(columns: Columns, health: Mapping[str, str]) -> Iterator[Share]:

@@ -69,6 +69,7 @@ def key_of(request: NarrowRequest, *, catalog: int, ready: float) -> Hashable:
         request.max_tools,
         request.used,
         request.about,
+        request.effort,
         request.person,
         None if request.settings is None else (request.settings.flags, request.settings.narrow),
     )

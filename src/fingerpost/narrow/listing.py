@@ -56,6 +56,7 @@ def shortlist(listing: Listing) -> tuple[Candidate, ...]:
         most=listing.most,
         health=listing.request.health,
         exclusive=scored.exclusive,
+        effort=listing.request.effort,
     )
     places = list(offering)
     found = _producer(listing, places) if listing.settings.flags.producers else None

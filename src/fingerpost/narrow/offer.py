@@ -14,9 +14,11 @@ from typing import Final
 from fingerpost.frozen import frozen
 from fingerpost.narrow.columns import Columns
 from fingerpost.narrow.turns import Pick
+from fingerpost.records import Effort, LatencyTier
 
 # A tool is left out when it has less than this share of the score of the best one for its need,
 CLEARLY_LESS: Final = 0.7
+LESS_IF_THOROUGH: Final = 0.4  # where a thorough answer is wanted,
 # and less than this share of what sets the best one apart from the tools that are merely there.
 NEAR_THE_REST: Final = 0.6
 _ENOUGH_TO_COMPARE: Final = 8  # candidates; with fewer there is no "rest"
@@ -41,6 +43,7 @@ def offer(
     most: int,
     health: Mapping[str, str],
     exclusive: Sequence[Mapping[int, str]] = (),
+    effort: Effort | None = None,
 ) -> tuple[Place, ...]:
     """Every pick in its order, each offered or with the reason why not.
 
@@ -56,9 +59,10 @@ def offer(
         lost = (
             _unusable(pick, columns, health)
             or (_excluded(pick, soles[pick.need], columns) if soles else "")
+            or (_too_slow(pick, picks, columns, health) if effort is Effort.QUICK else "")
             or _conflict(pick, offered, columns)
             or _twin(pick, offered, columns)
-            or _outscored(pick, offered, best.get(pick.need), most, rest)
+            or _outscored(pick, offered, best.get(pick.need), most, rest, thorough=effort is Effort.THOROUGH)
         )
         if not lost:
             offered.append(pick)
@@ -79,6 +83,21 @@ def _excluded(pick: Pick, sole: Mapping[int, str], columns: Columns) -> str:
     return f"only {names} {'is' if len(sole) == 1 else 'are'} offered for {next(iter(sole.values()))}"
 
 
+def _too_slow(pick: Pick, picks: Sequence[Pick], columns: Columns, health: Mapping[str, str]) -> str:
+    """A slow tool, where a faster one suits the same need not much less."""
+    if not _is_slow(pick, columns):
+        return ""
+    for other in picks:
+        near = other.need == pick.need and other.score >= CLEARLY_LESS * pick.score
+        if near and not _is_slow(other, columns) and columns.cards[other.row].server not in health:
+            return f"it is slow, a quick answer is wanted, and {columns.cards[other.row].key} suits too"
+    return ""
+
+
+def _is_slow(pick: Pick, columns: Columns) -> bool:
+    return columns.cards[pick.row].intelligence.latency.tier in (LatencyTier.SLOW, LatencyTier.VERY_SLOW)
+
+
 def _conflict(pick: Pick, offered: Sequence[Pick], columns: Columns) -> str:
     against = columns.conflicts.get(pick.row, frozenset())
     other = next((other for other in offered if other.row in against), None)
@@ -94,12 +113,14 @@ def _twin(pick: Pick, offered: Sequence[Pick], columns: Columns) -> str:
     return ""
 
 
-def _outscored(pick: Pick, offered: Sequence[Pick], best: float | None, most: int, rest: float) -> str:
+def _outscored(
+    pick: Pick, offered: Sequence[Pick], best: float | None, most: int, rest: float, *, thorough: bool
+) -> str:
     if len(offered) >= most:
         return f"scored {pick.score:.2f}, " + (
             f"the last one offered {offered[-1].score:.2f}" if offered else "and none was to be offered"
         )
-    if best is None or pick.score >= CLEARLY_LESS * best:
+    if best is None or pick.score >= (LESS_IF_THOROUGH if thorough else CLEARLY_LESS) * best:
         return ""
     if pick.score - rest >= NEAR_THE_REST * (best - rest):
         return ""

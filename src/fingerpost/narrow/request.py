@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import Final
 
 from fingerpost.frozen import frozen
-from fingerpost.records import HiddenTool, Message, ServerChoice
+from fingerpost.records import Effort, HiddenTool, Message, ServerChoice
 from fingerpost.records.json import as_valid_text
 from fingerpost.settings import Settings
 
@@ -40,6 +40,7 @@ class NarrowRequest:
     used: tuple[str, ...] = ()  # tools this conversation has used, the latest last
     person: str | None = None  # whose habits count, and who may be told who said what; None: nobody, all
     settings: Settings | None = None  # as they hold for this request, where they differ from the usual
+    effort: Effort | None = None  # a quick or a thorough answer is wanted
     about: str | None = None  # a tool (by key) to explain even if it came in far behind
 
 

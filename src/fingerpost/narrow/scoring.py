@@ -16,6 +16,7 @@ from fingerpost.errors import FingerpostError
 from fingerpost.frozen import frozen
 from fingerpost.narrow.adjustments import (
     adjustments,
+    effort_share,
     exclusive,
     exclusive_intents,
     hierarchy,
@@ -187,6 +188,7 @@ class Scoring:
             }
             share = learned(columns, known)
             shares += [share] if share is not None else []
+        shares += effort_share(columns, request.effort)
         return shares + list(unwell(columns, request.health))
 
 

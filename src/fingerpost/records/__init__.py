@@ -46,6 +46,7 @@ from fingerpost.records.ids import new_id, random_bits, utc_now
 from fingerpost.records.json import Json, JsonObject, as_valid_text, check_json
 from fingerpost.records.narrowing import (
     Candidate,
+    Effort,
     Entity,
     EntityKind,
     HiddenTool,
@@ -136,6 +137,7 @@ __all__ = [
     "Digest",
     "DroppedTool",
     "Effect",
+    "Effort",
     "Entity",
     "EntityKind",
     "Era",

@@ -16,6 +16,13 @@ class NeedVerdict(StrEnum):
     UNCLEAR = "unclear"
 
 
+class Effort(StrEnum):
+    """What a person wants of answers."""
+
+    QUICK = "quick"
+    THOROUGH = "thorough"
+
+
 @frozen
 class Need:
     """Whether the request needs a tool at all. The score is the probability that it does.

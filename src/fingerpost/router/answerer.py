@@ -34,6 +34,7 @@ from fingerpost.llm import ModelPool, Role
 from fingerpost.records import (
     Approval,
     Chosen,
+    Effort,
     Message,
     Mode,
     Narrowing,
@@ -63,6 +64,7 @@ from fingerpost.settings import Settings
 from fingerpost.store import Store
 
 READ_AGAIN_S: Final = 30.0
+EFFORT_MODES: Final = {Effort.QUICK: Mode.SINGLE, Effort.THOROUGH: Mode.STAGED}
 TOLD_OF_REQUEST: Final = 500
 
 
@@ -331,14 +333,14 @@ class Answerer:
         return route
 
     def _begin(self, text: str, asking: Asking) -> Journey:
-        mode = self._mode(asking)
-        enabled = self._settings.tool_routing.enabled
-        rounds = self._switches.now.rounds(mode, asking.get("max_turns")) if enabled else 0
         parent = self._parent_of(asking)
         if parent is not None:  # whoever acts for somebody acts under the same profile
             asking = asking.copy()
             asking["profile"] = asking.get("profile") or parent.asking.get("profile")
         asking = self._profiles.applied(asking)
+        mode = self._mode(asking)
+        enabled = self._settings.tool_routing.enabled
+        rounds = self._switches.now.rounds(mode, asking.get("max_turns")) if enabled else 0
         packet = packet_of(text, _apart(asking), rounds=rounds, parent=asking.get("parent"))
         return Journey(self._house, packet, mode=mode, asking=asking, parent=parent)
 
@@ -377,6 +379,9 @@ class Answerer:
 
     def _mode(self, asking: Asking) -> Mode:
         wanted = asking.get("mode") or self._switches.now.mode
+        effort = asking.get("effort")
+        if effort is not None and asking.get("mode") in (None, "auto") and wanted != Mode.KEYLESS:
+            wanted = EFFORT_MODES[Effort(effort)] if self._house.pool.ready else "auto"
         if wanted == "auto":
             return Mode.STAGED if self._house.pool.ready else Mode.KEYLESS
         try:

@@ -31,6 +31,7 @@ from fingerpost.narrow.preselection.costs import DefinitionCosts
 from fingerpost.narrow.request import NarrowRequest
 from fingerpost.records import (
     MAX_REINJECTIONS,
+    Effort,
     Intent,
     Message,
     Narrowing,
@@ -208,6 +209,7 @@ class Guide:
             health=self._unusable(),
             used=wanted.get("used", ()),
             about=wanted.get("about"),
+            effort=None if (effort := wanted.get("effort")) is None else Effort(effort),
             person=wanted.get("caller") if self._past.tells_people_apart else None,
         )
 

@@ -16,7 +16,7 @@ import anyio.to_thread
 
 from fingerpost.call.patterns import Fit, fits_exactly
 from fingerpost.errors import CallError, ConfigError
-from fingerpost.records import Scope
+from fingerpost.records import Effort, Scope
 from fingerpost.router.wanted import Wanted
 from fingerpost.settings import ProfileFiles, ProfileSettings
 
@@ -41,6 +41,7 @@ class Profiles(Mapping[str, ProfileSettings]):
         self._gone: set[str] = set()
         self._preferred: str | None = None
         self.version = 1
+        self.efforts: Mapping[str, Effort] = {}  # what callers prefer
         self.problems: tuple[str, ...] = ()  # what is wrong with files as they are now
         self.bounds: Mapping[str, Scope] = self._bounds()
 
@@ -105,13 +106,27 @@ class Profiles(Mapping[str, ProfileSettings]):
         name = self.meant(
             wanted.get("profile"), caller=wanted.get("caller"), api_version=wanted.get("api_version")
         )
-        if name is None:
+        effort = self._effort(wanted, name)
+        if name is None and effort is None:
             return wanted
         wanted = wanted.copy()
+        wanted["effort"] = effort
+        if name is None:
+            return wanted
         wanted["profile"] = name
         if (most := self._now[name].max_tools) is not None:
             wanted["max_tools"] = min(wanted.get("max_tools") or most, most)
         return wanted
+
+    def _effort(self, wanted: Wanted, profile: str | None) -> Effort | None:
+        """What the request says, else what its caller prefers, else its profile."""
+        if (asked := wanted.get("effort")) is not None:
+            if asked not in tuple(Effort):
+                message = f"there is no effort {str(asked)[:60]!r}"
+                raise ConfigError(message, hint=f"There are: {', '.join(Effort)}.")
+            return Effort(asked)
+        theirs = self.efforts.get(wanted.get("caller") or "")
+        return theirs or (None if profile is None else self._now[profile].effort)
 
     def _check(self, name: str, caller: str | None) -> None:
         self.known(name)

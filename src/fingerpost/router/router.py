@@ -38,6 +38,7 @@ from fingerpost.records import (
     CallContext,
     Chosen,
     Effect,
+    Effort,
     Feedback,
     FeedbackVerdict,
     JsonObject,
@@ -180,6 +181,7 @@ class Router:
                 store=self.store, catalog=self.catalog, servers=self.servers, events=self.events
             )
             await self.shutters.read()
+            await self._read_preferences()
             self.learning = Learning(
                 self.settings,
                 self.store,
@@ -192,7 +194,7 @@ class Router:
             stack.push_async_callback(self._close_guide)
             self._tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(self._tasks.cancel_scope.cancel)
-            self._tasks.start_soon(keep_up, self.shutters.read, trust.read)
+            self._tasks.start_soon(keep_up, self.shutters.read, trust.read, self._read_preferences)
             lease_s = self.settings.store.lease_seconds
             await self.store.instances.beat(self.instance, lease_s=lease_s)
             stack.push_async_callback(self._end_instance)
@@ -426,6 +428,15 @@ class Router:
             if breaker.state is BreakerState.OPEN:
                 reasons.setdefault(server, f"it failed too often: {breaker.reason}")
         return reasons
+
+    async def prefer(self, caller: str, effort: Effort | str | None) -> None:
+        """What this caller wants of answers from now on: quick, thorough, or (None) what is usual."""
+        async with self._request():
+            await self.store.preferences.set_effort(caller, None if effort is None else Effort(effort))
+            await self._read_preferences()
+
+    async def _read_preferences(self) -> None:
+        self.profiles.efforts = await self.store.preferences.efforts()
 
     async def register(
         self,

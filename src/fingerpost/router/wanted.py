@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from fingerpost.llm.base import OnText
-from fingerpost.records import Json, JsonObject, Message, Mode, Scope, ServerChoice
+from fingerpost.records import Effort, Json, JsonObject, Message, Mode, Scope, ServerChoice
 
 
 class Circumstances(TypedDict, total=False):
@@ -43,6 +43,7 @@ class Wanted(TypedDict, total=False):
     about: str | None  # a tool to explain however far behind it came in
     since: tuple[Message, ...]  # behind the request: calls of the caller's tools, and what came of them
     ask_model: bool  # False: servers are chosen by scores, and no model is asked for them
+    effort: Effort | str | None  # quick or thorough; by default as the caller prefers, or the profile says
     asked_for_tools: bool  # the tools are wanted whether or not the request needs one
 
 

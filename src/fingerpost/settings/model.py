@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fingerpost.records import Effect, RetryCondition
+from fingerpost.records import Effect, Effort, RetryCondition
 
 # What a request can be about: the twelve categories of tools, and official data.
 IntentName = Literal[
@@ -625,6 +625,9 @@ class ProfileSettings(Section):
     pinned: tuple[str, ...] = Field(default=(), description="Tools route offers as themselves")
     max_tools: int | None = Field(
         default=None, ge=1, le=64, description="Most tools offered to a model; by default narrow.max_tools"
+    )
+    effort: Effort | None = Field(
+        default=None, description="quick: fast tools, one decision; thorough: research tools, more of them"
     )
     instructions: str | None = Field(default=None, description="Said to clients of this profile")
     guidance: str | None = Field(default=None, description="Said to our own models about how to use tools")

@@ -139,6 +139,8 @@ _INSTANCES = (
     "CREATE TABLE claims (name TEXT NOT NULL PRIMARY KEY, instance_id TEXT NOT NULL)",
 )
 
+_PREFERENCES = ("CREATE TABLE preferences (caller TEXT NOT NULL PRIMARY KEY, effort TEXT NOT NULL)",)
+
 
 @frozen(kw_only=False)
 class Step:
@@ -169,6 +171,7 @@ STEPS: tuple[Step, ...] = (
     Step(9, _running(_PIN_REVISION)),
     Step(10, _running(_IDEMPOTENCY)),
     Step(11, _running(_INSTANCES)),
+    Step(12, _running(_PREFERENCES)),
 )
 
 

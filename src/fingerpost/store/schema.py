@@ -166,6 +166,13 @@ api_keys = Table(
     Index("api_keys_name", "name"),
 )
 
+preferences = Table(
+    "preferences",
+    metadata,
+    Column("caller", ExactText, primary_key=True),
+    Column("effort", Text, nullable=False),
+)
+
 shutters = Table(
     "shutters",
     metadata,

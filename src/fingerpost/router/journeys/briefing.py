@@ -20,11 +20,17 @@ from fingerpost.choose.prompts import system_prompt
 from fingerpost.events import HistorySummarised
 from fingerpost.frozen import frozen
 from fingerpost.llm import Role
-from fingerpost.records import Message, ToolCard
+from fingerpost.records import Effort, Message, ToolCard
 from fingerpost.router.journeys.bringing import with_parts
 from fingerpost.router.journeys.journey import Journey
 
 OTHER_SHARE: Final = 0.4  # of the window, for tools, results and the answer
+EFFORTS: Final = {
+    Effort.QUICK: "This person prefers quick answers: strongly prefer a direct answer to a tool, and a fast "
+    "tool to a slow one.",
+    Effort.THOROUGH: "This person prefers thorough answers: look things up rather than answer from memory, "
+    "and compare what several tools say where they differ.",
+}
 MOST_RESERVED: Final = 0.7  # of the window, where a larger answer is expected
 
 
@@ -60,7 +66,9 @@ def _persona(journey: Journey) -> str | None:
 
 def guidance(journey: Journey) -> str:
     """What the profile says about how to use tools."""
-    return "" if journey.profile is None else journey.profile.guidance or ""
+    said = "" if journey.profile is None else journey.profile.guidance or ""
+    effort = journey.asking.get("effort")
+    return said if effort is None else f"{said}\n{EFFORTS[Effort(effort)]}".strip()
 
 
 def _directives(journey: Journey) -> str:

@@ -18,6 +18,7 @@ from fingerpost.frozen import frozen
 from fingerpost.records import (
     CallContext,
     Effect,
+    Effort,
     ErrorKind,
     Json,
     JsonObject,
@@ -77,6 +78,9 @@ class Narrow:
     ] = None
     server: Annotated[Name | None, Field(description="Only tools of this server")] = None
     max_tools: Annotated[int | None, Field(ge=1, le=100, description="Most that are offered")] = None
+    effort: Annotated[
+        Effort | None, Field(description="quick or thorough; by default as the caller prefers")
+    ] = None
     about: Annotated[Name | None, Field(description="A tool to explain, however far behind it is")] = None
     history: History = ()
 
@@ -94,6 +98,9 @@ class Ask:
     conversation: Annotated[Name | None, Field(description="Which conversation it belongs to")] = None
     persona: Annotated[
         str | None, Field(max_length=10_000, description="Who the assistant is, first in every prompt")
+    ] = None
+    effort: Annotated[
+        Effort | None, Field(description="quick or thorough; by default as the caller prefers")
     ] = None
     dry_run: Annotated[bool, Field(description="Show what would be called, call nothing")] = False
     history: Annotated[
@@ -191,6 +198,7 @@ class Counter:
             scopes=reach.scopes,
             server=wanted.server,
             max_tools=wanted.max_tools,
+            effort=wanted.effort,
             about=wanted.about,
             history=_messages(wanted.history),
         )
@@ -294,6 +302,7 @@ class Counter:
         principal, reach = request.principal, self._reach(request, wanted)
         asking = Asking(
             mode=wanted.mode,
+            effort=wanted.effort,
             caller=principal.name,
             profile=reach.profile,
             scopes=reach.scopes,

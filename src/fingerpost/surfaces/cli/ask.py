@@ -6,7 +6,13 @@ from typing import Any, Final
 
 import click
 
-from fingerpost.surfaces.cli.options import house_options, profile_option, smart_routing_options, wait_option
+from fingerpost.surfaces.cli.options import (
+    effort_options,
+    house_options,
+    profile_option,
+    smart_routing_options,
+    wait_option,
+)
 
 MODES: Final = ("auto", "staged", "single", "simple", "react", "keyless")
 
@@ -15,6 +21,7 @@ MODES: Final = ("auto", "staged", "single", "simple", "react", "keyless")
 @click.argument("request", nargs=-1)
 @click.option("--resume", metavar="ID", help="Go on with a request whose call waited for approval as ID.")
 @click.option("--mode", type=click.Choice(MODES), help="How to answer [default: choose.mode].")
+@effort_options
 @click.option(
     "--explain", is_flag=True, help="After the answer, show why: tools, choice, calls, time, tokens."
 )

@@ -49,6 +49,7 @@ class Wish:
     server: str | None = None
     profile: str | None = None
     mode: str | None = None
+    effort: str | None = None
     seconds: float | None = None
     max_turns: int | None = None
     dry_run: bool = False
@@ -66,6 +67,7 @@ class Wish:
             "server",
             "profile",
             "mode",
+            "effort",
             "max_turns",
             "dry_run",
             "yes",
@@ -90,6 +92,7 @@ class Wish:
             "server": self.server,
             "profile": self.profile,
             "mode": self.mode,
+            "effort": self.effort,
             "max_turns": self.max_turns,
             "seconds": self.seconds,
             "working_directory": str(Path.cwd()),

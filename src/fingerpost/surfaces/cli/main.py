@@ -45,6 +45,7 @@ COMMANDS: Final = {
     "ask": Entry("ask:ask", ACT, "Answer a request, with a tool where it needs one"),
     "chat": Entry("chat:chat", ACT, "Talk with your tools: answers, approvals, and why"),
     "call": Entry("call:call", ACT, "Call a tool, with repair, policy, approval and progress"),
+    "prefer": Entry("prefer:prefer", ACT, "Say whether you want quick or thorough answers"),
     "feedback": Entry("feedback:feedback", ACT, "Say whether a request got the right tool"),
     "trace": Entry("trace:trace", ACT, "Draw the journey of one call"),
     "result": Entry("result:result", ACT, "Fetch the rest of a long result"),

@@ -24,6 +24,7 @@ async def narrow(
     servers: ServerChoice | None = None,
     profile: str | None = None,
     ask_model: bool = False,
+    effort: str | None = None,
 ) -> Narrowing:
     """What narrowing concludes about `text` over the tools that are there now.
 
@@ -38,6 +39,7 @@ async def narrow(
         history=history,
         chosen_servers=servers,
         profile=profile,
+        effort=effort,
         caller=person(),
         ask_model=ask_model,
     )

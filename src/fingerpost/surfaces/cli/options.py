@@ -74,6 +74,16 @@ def profile_option(command: Command) -> Command:
     )(command)
 
 
+def effort_options(command: Command) -> Command:
+    """`--quick` and `--thorough`."""
+    for name, help_ in (
+        ("thorough", "Take more time: research tools, more tools, a reviewed choice."),
+        ("quick", "Be quick: fast tools, one decision."),
+    ):
+        command = click.option(f"--{name}", "effort", flag_value=name, default=None, help=help_)(command)
+    return command
+
+
 def house_options(command: Command) -> Command:
     """`--config`, `--servers` and `--json`, the same everywhere."""
     command = _advising(command)

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fingerpost.surfaces.cli.options import house_options, profile_option, smart_routing_options, wait_option
+from fingerpost.surfaces.cli.options import (
+    effort_options,
+    house_options,
+    profile_option,
+    smart_routing_options,
+    wait_option,
+)
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -35,6 +41,7 @@ BAR_WIDTH = 30
     is_flag=True,
     help="Let the model choose servers first, as smart routing does for a request.",
 )
+@effort_options
 @click.option("--server", metavar="NAME", help="Look only at this server's tools (and connect only it).")
 @profile_option
 @smart_routing_options
@@ -69,6 +76,7 @@ def route(request: tuple[str, ...], **options: Any) -> int:
                 max_tools=options["max_tools"],
                 profile=options["profile"],
                 ask_model=options["ask_model"],
+                effort=options["effort"],
             )
             if options["as_json"]:
                 _print_json(text, narrowing)

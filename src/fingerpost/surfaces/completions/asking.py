@@ -50,6 +50,7 @@ def asking_for(turn: Turn, talk: Talk, router: Router) -> Asking:
         mode=mode_of(turn, router),
         server=manner.server,
         max_tools=manner.max_tools,
+        effort=manner.effort,
         persona=manner.persona,
         directives=manner.directives,
         max_turns=manner.max_turns,

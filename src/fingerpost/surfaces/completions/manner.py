@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from fingerpost.frozen import frozen
+from fingerpost.records import Effort
 from fingerpost.router.switches import MODES
 from fingerpost.surfaces.completions.faults import ApiFault
 from fingerpost.surfaces.web.reach import VERSION_HEADER
@@ -39,6 +40,7 @@ class Manner:
     directives: str | None = None
     conversation: str | None = None
     server: str | None = None
+    effort: str | None = None
     max_tools: int | None = None
     max_turns: int | None = None
     seconds: float | None = None
@@ -105,6 +107,8 @@ def _from_header(name: str, value: str, header: str) -> Any:
 def _checked(name: str, value: Any, where: str, profiles: Sequence[str]) -> Any:
     if name == "mode":
         return _one_of(value, MODES, where, "mode")
+    if name == "effort":
+        return _one_of(value, tuple(Effort), where, "effort")
     if name == "profile":
         return _known_profile(value, profiles, where)
     if name == "dry_run":

@@ -1,0 +1,45 @@
+"""`fingerpost prefer`: quick or thorough answers, kept for the person at this machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from fingerpost.surfaces.cli.options import house_options
+
+
+@click.command()
+@click.argument("what", required=False, type=click.Choice(("quick", "thorough", "usual")))
+@house_options
+def prefer(what: str | None, **options: Any) -> int:
+    """Say whether you want quick or thorough answers, or see what you said. `usual` takes it back.
+
+    Quick answers come from fast tools and one decision of a model; thorough ones prefer research tools,
+    look at more tools and are reviewed. A request can say otherwise: --quick, --thorough.
+
+    \b
+    Examples:
+      fingerpost prefer quick
+      fingerpost prefer
+      fingerpost prefer usual
+    """
+    from fingerpost.surfaces.cli.house import Asked, any_router, read_settings, run
+    from fingerpost.surfaces.cli.person import person
+    from fingerpost.surfaces.cli.screen import print_json, print_lines
+
+    loaded = read_settings(Asked(options["config"], options["servers"], options["as_json"]))
+
+    async def work() -> int:
+        async with any_router(loaded) as router:
+            who = person()
+            if what is not None:
+                await router.prefer(who, None if what == "usual" else what)
+            effort = router.profiles.efforts.get(who)
+            if options["as_json"]:
+                print_json({"caller": who, "effort": effort})
+            else:
+                print_lines([f"{who} gets {effort or 'the usual'} answers"])
+            return 0
+
+    return run(work)
