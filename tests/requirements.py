@@ -137,7 +137,8 @@ REQUIREMENTS: dict[str, Requirement] = {
     "D5": Requirement("Cascade fallback"),
     "D6": Requirement(
         "Response optimisation",
-        "`read_result` is named and not offered; a cut JSON result is shown twice (issue 20: 15)",
+        "through the gateway a cut result of a tool with an output schema has its text and, because "
+        "clients check it, the whole structured content (issue 20: 15)",
     ),
     "D7": Requirement("Parameter normalisation"),
     "D8": Requirement("Time-outs per tool"),

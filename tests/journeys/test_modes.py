@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -334,3 +334,80 @@ async def test_how_many_invented_calls_were_taken_out_is_a_figure(tmp_path: Path
             figures = await ledger.figures(hours=1)
     assert agent.stats().invented_calls == 1
     assert figures.totals.syntax_stopped == 1
+
+
+LOG = {
+    "name": "read_log",
+    "description": "Read the text of the log file of a service",
+    "inputSchema": {"type": "object", "properties": {"service": {"type": "string"}}},
+    "annotations": {"readOnlyHint": True},
+}
+ASK_LOG = "Read the log file of the service mail"
+LOG_TEXT = "\n".join(f"line {number} of the log" for number in range(2000))
+
+
+async def tell_log(name: str, arguments: dict[str, Any]) -> str:
+    return LOG_TEXT
+
+
+def reader(pages: int) -> ScriptedModel:
+    """A model that reads the log, then so many pages of it, then answers."""
+
+    def play(request: ModelRequest) -> str | ModelReply:
+        form = "" if request.schema is None else request.schema.name
+        told = "\n".join(message.text for message in request.messages)
+        handles, read = (
+            re.findall("res_[a-z]{13}", told),
+            told.count("line 1 of the log\nline 2 of the log\n"),
+        )
+        if form == "review":
+            return review()
+        if form == "selection":
+            return select("logs__read_log", {"service": "mail"})
+        wanted = ("logs__read_log", {"service": "mail"})
+        if handles:
+            wanted = ("read_result", {"handle": handles[0]})
+        done = read > pages or (handles and not offers_read_result(request))
+        if form == "step":
+            action = None if done else {"tool": wanted[0], "arguments": wanted[1]}
+            return json.dumps({"thought": "t", "action": action, "answer": "Read." if done else None})
+        return "Read." if done else calls(wanted)
+
+    return ScriptedModel(play)
+
+
+def offers_read_result(request: ModelRequest) -> bool:
+    definitions = [*request.tools[-1:], *([request.schema.schema] if request.schema else [])]
+    return "read_result" in str(definitions)
+
+
+@proves("D6")
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_model_can_read_on_in_a_result_that_was_cut_and_it_costs_no_round(
+    tmp_path: Path, mode: str
+) -> None:
+    model = reader(pages=2)
+    logs = tool_server("logs", [LOG], call=tell_log)
+    async with house(tmp_path, [logs.spec()], model, digest={"max_tokens": 300}) as router:
+        route = await router.route(ASK_LOG, mode=mode)
+    routing = route.packet.tool_routing
+    assert [step.tool for step in routing.steps] == ["logs/read_log", "read_result", "read_result"]
+    assert "line 1 of the log\nline 2 of the log\n" in routing.steps[1].text
+    assert routing.reinjection_count == 1
+    assert (route.outcome, route.sources) == (RouteOutcome.ANSWERED, ("logs/read_log",))
+    turns = [asked for asked in model.asked if asked.schema is None or asked.schema.name == "step"]
+    assert not offers_read_result(turns[0]) or mode == "staged"
+    for before, after in pairwise(turns):
+        assert after.tools[: len(before.tools)] == before.tools  # what is new comes last
+        assert after.messages[:2] == before.messages[:2]
+
+
+@proves("D6")
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_model_cannot_read_pages_for_ever(tmp_path: Path, mode: str) -> None:
+    model = reader(pages=1000)
+    logs = tool_server("logs", [LOG], call=tell_log)
+    async with house(tmp_path, [logs.spec()], model, digest={"max_tokens": 300}) as router:
+        route = await router.route(ASK_LOG, mode=mode)
+    assert [step.tool for step in route.packet.tool_routing.steps] == ["logs/read_log", *["read_result"] * 8]
+    assert route.outcome is RouteOutcome.ANSWERED

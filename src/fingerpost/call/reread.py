@@ -11,9 +11,11 @@ from typing import Final
 from fingerpost.call.arguments.scalars import read_as
 from fingerpost.call.digest import Page, Results
 from fingerpost.call.outcomes import Endings
+from fingerpost.catalog.names import READ_RESULT
 from fingerpost.records import CallContext, ErrorKind, Json, JsonObject, Outcome, ToolCall
 
-NAME: Final = "read_result"
+NAME: Final = READ_RESULT
+MOST_PAGES: Final = 8  # that a model may read for one request
 DEFINITION: Final[JsonObject] = {
     "name": NAME,
     "description": "Read more of a result that was cut. Give the handle named at the end of the cut text.",
@@ -27,6 +29,14 @@ DEFINITION: Final[JsonObject] = {
         "additionalProperties": False,
     },
     "annotations": {"readOnlyHint": True},
+}
+FUNCTION: Final[JsonObject] = {  # in the OpenAI format
+    "type": "function",
+    "function": {
+        "name": NAME,
+        "description": DEFINITION["description"],
+        "parameters": DEFINITION["inputSchema"],
+    },
 }
 SIGNATURE: Final = "read_result(handle: string, page?: integer = 1)"
 

@@ -33,7 +33,8 @@ _MARK: Final = "0"  # no ordinary word begins with it, so few names look hashed 
 _LONGEST_SERVER: Final = 24
 
 # Tools of our own that stand beside those of servers.
-RESERVED: Final = frozenset(("find_tools", "describe_tool", "call_tool", "read_result"))
+READ_RESULT: Final = "read_result"
+RESERVED: Final = frozenset(("find_tools", "describe_tool", "call_tool", READ_RESULT))
 
 _EXACT = re.compile(r"[A-Za-z0-9_-]+")
 _HASHED = re.compile(rf"-{_MARK}[a-z2-7]{{{_HASH_LENGTH}}}\Z")

@@ -12,7 +12,7 @@ from typing import Final
 
 from fingerpost.choose.brought import Brought
 from fingerpost.choose.definitions import definitions, listed, names, written
-from fingerpost.choose.single import NOTHING, ending, opening, with_tools
+from fingerpost.choose.single import NOTHING, ending, opening, own_told, with_tools
 from fingerpost.choose.steps import arguments_of, exposed_names, model_name, step_text
 from fingerpost.llm import ModelRequest, ResponseSchema
 from fingerpost.records import Json, JsonObject, Message, Packet, ToolCard
@@ -47,19 +47,20 @@ def react_request(
     brought: Brought = NOTHING,
 ) -> ModelRequest:
     """What the agent is asked now; the arguments are those of `turn_request`, `last` is its `final`."""
-    offered = (*definitions(cards, order=order), *own)
+    routed = definitions(cards, order=order)
+    callable_now = own if last else (*routed, *own)
     form = f"# FORMAT\n{FORMAT}"
-    request = with_tools(packet.content.original_prompt, guides, listed(offered))
+    request = with_tools(packet.content.original_prompt, guides, listed(routed))
     return brought.onto(
         ModelRequest(
             messages=(
                 *opening(f"{system}\n\n{form}" if system else form, history, request, brought.parts),
                 *_so_far(packet, cards),
-                *ending(note, LAST_TURN if last else ""),
+                *ending(note, own_told(own, final=last, listing=True), LAST_TURN if last and not own else ""),
             ),
             temperature=settings.answer_temperature,
             max_tokens=settings.answer_tokens,
-            schema=_schema(() if last else names(offered)),
+            schema=_schema(names(callable_now)),
         )
     )
 

@@ -55,18 +55,19 @@ def turn_request(
     `order`: the keys as the conversation has been offered them (`stable_offer`). `own`:
     definitions of Fingerpost's own tools, in the OpenAI format. `guides`: what to say about each tool
     (`tool_guides`) where that is not in the system prompt. `final`: no more calls, except of the tools
-    the caller `brought`. `note`: what was wrong with the model's last reply; it stands last and only
-    in this turn.
+    the caller `brought` and of `own`. `note`: what was wrong with the model's last reply; it stands last
+    and only in this turn.
     """
-    routed = (*definitions(cards, order=order), *own)
-    offered = brought.tools if brought.tools and final else (*brought.tools, *routed)
-    closed = brought.wants_text or (final and not brought.tools)
+    routed = () if brought.tools and final else definitions(cards, order=order)
+    offered = (*brought.tools, *routed, *own)
+    closed = brought.wants_text or (final and not brought.tools and not own)
     steps = packet.tool_routing.steps
     # Who wants text is told of no tools. The last of several turns begins as those before it did, in JSON.
     in_json = not tools and bool(offered) and (not closed or (bool(steps) and not brought.wants_text))
     told = as_tool_messages(steps, cards) if tools else _as_text(steps, cards, in_json=in_json)
-    listing = (listed(offered), JSON_FORMAT) if in_json else ()
+    listing = (listed((*brought.tools, *routed)), JSON_FORMAT) if in_json else ()
     prompt = with_tools(packet.content.original_prompt, guides, *listing)
+    callable_now = (*brought.tools, *own) if final and not closed else offered
     choice = "none" if closed else brought.chooses(called=bool(steps))
     return brought.onto(
         ModelRequest(
@@ -74,16 +75,32 @@ def turn_request(
                 *opening(system, history, prompt, brought.parts),
                 *(brought.since if tools else in_words(brought.since, in_json=in_json)),
                 *told,
-                *ending(note, NO_MORE_TOOLS if closed and steps else ""),
+                *ending(
+                    note,
+                    own_told(own, final=final, listing=not tools) if not closed else "",
+                    NO_MORE_TOOLS if closed and steps else "",
+                ),
             ),
             temperature=settings.answer_temperature,
             max_tokens=settings.answer_tokens,
             tools=offered if tools else (),
             tool_choice=choice if tools and offered else None,
             choice_is_callers=brought.choice is not None,
-            schema=_schema(names(offered), choice) if in_json else None,
+            schema=_schema(names(callable_now), choice) if in_json else None,
         )
     )
+
+
+def own_told(own: Sequence[JsonObject], *, final: bool, listing: bool) -> str:
+    """What is said of our own tools behind everything else, so that the prompt begins as before.
+
+    `listing`: their definitions, for a model that gets none beside the messages.
+    """
+    if not own:
+        return ""
+    also = f"You can also call:\n{listed(own)}" if listing else ""
+    only = f"Of the tools only {', '.join(names(own))} can be called now; otherwise answer." if final else ""
+    return "\n\n".join(part for part in (also, only) if part)
 
 
 def opening(

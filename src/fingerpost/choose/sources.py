@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from fingerpost.catalog.names import READ_RESULT
 from fingerpost.records import Step
 
 MOST_SOURCES: Final = 8
@@ -20,7 +21,8 @@ _BESIDE: Final = (
 
 def sources_of(steps: Sequence[Step]) -> tuple[str, ...]:
     """The tools whose results an answer can rest on, each once, in order."""
-    return tuple(dict.fromkeys(step.tool for step in steps if step.success))
+    read = (step.tool for step in steps if step.success and step.tool != READ_RESULT)
+    return tuple(dict.fromkeys(read))
 
 
 def sources_line(steps: Sequence[Step], *, language: str = "en") -> str:

@@ -234,6 +234,7 @@ class Step:
     error: str | None = None
     warnings: tuple[str, ...] = ()  # what in the result looks like instructions from a stranger
     directive: JsonObject | None = None  # what the client is told to do, where the tool gives directives
+    handle: str | None = None  # of a result that was cut: under which `read_result` reads the whole
 
 
 @frozen

@@ -39,8 +39,7 @@ class Part:
 def read_parts(result: JsonObject) -> tuple[Part, ...]:
     """Everything the result holds, in order; neighbouring texts joined when there are very many."""
     parts = [_part(number, block) for number, block in enumerate(blocks(result), 1)]
-    parts += _structured(result, parts)
-    return tuple(_fewer(parts))
+    return tuple(_fewer(_with_structured(result, parts)))
 
 
 def sentence_of(result: JsonObject) -> str | None:
@@ -119,11 +118,34 @@ def _link(block: JsonObject) -> str:
     return f"{name} <{_label(block.get('uri'))}>" + (f": {about}" if about else "")
 
 
-def _structured(result: JsonObject, parts: Sequence[Part]) -> list[Part]:
+def _with_structured(result: JsonObject, parts: list[Part]) -> list[Part]:
+    """With the structured content, where it says more than the texts, and without texts it holds."""
     value = result.get("structuredContent")
     if not isinstance(value, Mapping) or not value or _said_already(value, parts):
-        return []
-    return [Part(number=len(parts) + 1, text=written(value), value=value)]
+        return parts
+    rest = [part for part in parts if part.reference is not None or not _holds(value, part)]
+    return [*rest, Part(number=len(parts) + 1, text=written(value), value=value)]
+
+
+def _holds(value: JsonObject, part: Part) -> bool:
+    """Whether the structured content says all of this text: as a member, without empty members, as lines."""
+    said = part.text.strip() if part.value is None else part.value
+    try:
+        if said == {name: member for name, member in value.items() if member is not None}:
+            return True
+        return any(said in (member, _lines(member)) for member in value.values())
+    except RecursionError:  # compared too deeply: say it twice rather than lose it
+        return False
+
+
+def _lines(member: Json) -> str | None:
+    """A list of texts as one text, a text without the space around it."""
+    if isinstance(member, str):
+        return member.strip()
+    if not isinstance(member, list | tuple):
+        return None
+    lines = [line for line in cast("Sequence[Json]", member) if isinstance(line, str)]
+    return "\n".join(lines).strip() if lines and len(lines) == len(member) else None
 
 
 def _said_already(value: JsonObject, parts: Sequence[Part]) -> bool:

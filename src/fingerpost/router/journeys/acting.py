@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, cast
 
+from fingerpost.call import reread
 from fingerpost.call.digest import digest, needs_summary, suspicious
 from fingerpost.call.digest.tokens import count_tokens
 from fingerpost.call.reply import tool_message
@@ -58,7 +59,8 @@ def _planned(journey: Journey, chosen: Selection) -> Selection:
 def effect_of(journey: Journey, wish: ToolCall) -> Effect | None:
     """What the call would do to the world; None where its tool is not known."""
     card = journey.house.snapshot().find(wish.name)
-    return None if card is None else _effect(card, wish)
+    known = None if card is None else _effect(card, wish)
+    return Effect.READ if wish.name == reread.NAME else known
 
 
 def schedule_calls(journey: Journey, wishes: Sequence[ToolCall]) -> None:
@@ -213,10 +215,19 @@ def inject(journey: Journey, chosen: Selection, outcome: Outcome) -> None:
                 error=None if outcome.error is None else outcome.error.value,
                 warnings=suspicious(outcome.content),
                 directive=_directive(journey, outcome),
+                handle=None if outcome.digest is None else outcome.digest.handle,
             ),
         )
     )
-    journey.house.learn(outcome, journey.packet)
+    if chosen.tool != reread.NAME:
+        journey.house.learn(outcome, journey.packet)
+
+
+async def read_pages(journey: Journey, wishes: Sequence[ToolCall]) -> None:
+    """Pages of results that were cut become part of the packet. It is no round of tools."""
+    outcomes = await call_all(journey, wishes)
+    for wish, outcome in zip(wishes, outcomes, strict=True):
+        inject(journey, Selection(tool=wish.name, arguments=wish.arguments), outcome)
 
 
 def _directive(journey: Journey, outcome: Outcome) -> JsonObject | None:

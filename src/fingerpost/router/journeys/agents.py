@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 
+from fingerpost.call import reread
+from fingerpost.choose.definitions import names
 from fingerpost.choose.naming import meant
 from fingerpost.choose.offer import stable_offer
 from fingerpost.choose.single import turn_request
@@ -78,14 +80,16 @@ async def take_turns(journey: Journey) -> Route:
         written, turn = await _decide(journey, cards, final=final, note=note)
         if not turn.calls and (turn.handed or not turn.problems):
             return ended_with(journey, written)
-        if final:
+        pages = tuple(call for call in turn.calls if call.name == reread.NAME)
+        if final and not pages:
             words = written.text or written.handed
             return ended_with(journey, written) if words else await answer_without_tools(journey)
         if not turn.handed:
             journey.end_part()
         waiting = await run_calls(journey, turn.calls)
         note = loop_note(journey) or turn.note
-        acting.reinject(journey)
+        if pages != turn.calls or not pages:  # reading on in a result that was cut is no round
+            acting.reinject(journey)
         if waiting is not None:  # what the caller is to do comes after what a person has to say
             return await endings.waiting(journey, *waiting)
         if turn.handed:
@@ -130,13 +134,15 @@ async def _decide(
         final=final,
         tools=native,
         order=journey.packet.context.available_tools,
+        own=journey.own_tools,
         guides=await beside_request(journey, cards),
         note=note,
         brought=journey.brought,
     )
     quiet = thinks or request.schema is not None
     written = await write(journey, request, purpose="decision", quiet=quiet)
-    turn = _read(journey, written, cards, native=native or is_in_shape(journey, request))
+    callable_now = () if final else cards
+    turn = _read(journey, written, callable_now, native=native or is_in_shape(journey, request))
     if turn == Turn() and held_syntax_alone(written):
         written = await write_plainly(journey, request)
         return written, Turn(text=written.text)
@@ -150,7 +156,8 @@ async def _decide(
 def _read(journey: Journey, written: Written, cards: tuple[ToolCard, ...], *, native: bool) -> Turn:
     """What the reply says, and what is wrong with it."""
     said = replace(written.reply, text=written.text)
-    turn = read_turn(said, cards, tools=native, callers=journey.brought.names)
+    own = names(journey.own_tools)
+    turn = read_turn(said, cards, tools=native, own=own, callers=journey.brought.names)
     if written.is_refusal and not said.tool_calls:
         return Turn()  # in no form of ours, and none is to be asked for
     for problem in turn.problems:

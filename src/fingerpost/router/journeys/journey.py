@@ -12,6 +12,7 @@ from typing import Final
 
 import anyio
 
+from fingerpost.call import reread
 from fingerpost.call.digest.tokens import count_tokens
 from fingerpost.call.path import CallPath
 from fingerpost.catalog import Snapshot
@@ -35,6 +36,7 @@ from fingerpost.records import (
     Confidence,
     Entity,
     ErrorKind,
+    JsonObject,
     Mode,
     Narrowing,
     Outcome,
@@ -260,6 +262,21 @@ class Journey:
         last = [(step.tool, step.arguments, step.error) for step in steps[-limit:] if not step.success]
         is_loop = len(last) == limit and last.count(last[0]) == limit
         return steps[-1].tool if is_loop and self.settings.flags.loop_guard else ""
+
+    @property
+    def own_tools(self) -> tuple[JsonObject, ...]:
+        """Definitions of our own tools: `read_result`, while a result of this request was cut.
+
+        It costs no round, so the pages that may be read are counted.
+        """
+        steps, brought = self.packet.tool_routing.steps, self.brought
+        pages = sum(step.tool == reread.NAME for step in steps)
+        is_cut = any(step.handle for step in steps) and pages < reread.MOST_PAGES and not self.looping_tool
+        return (
+            (reread.FUNCTION,)
+            if is_cut and not brought.is_settled and reread.NAME not in brought.names
+            else ()
+        )
 
     async def takes_tools(self) -> bool:
         """Whether the model that answers is given definitions, or told of tools in words."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fingerpost.call import reread
+from fingerpost.choose.definitions import names
 from fingerpost.choose.react import react_request
 from fingerpost.choose.react_reading import ReactTurn, read_react
 from fingerpost.events import ReplyRejected, ThoughtNoted
@@ -57,12 +59,14 @@ async def take_turns(journey: Journey) -> Route:
         silent = Written(text="", reply=reply)
         if turn.call is None and not reply.text.strip() and silent.is_refusal:
             return ended_with(journey, silent)
-        if last or junk >= MOST_JUNK:
+        reads = turn.call is not None and turn.call.name == reread.NAME
+        if (last and not reads) or junk >= MOST_JUNK:
             return await answer_without_tools(journey)
         junk, note = (0, "") if turn.call is not None else (junk + 1, turn.problem)
         waiting = await run_calls(journey, () if turn.call is None else (turn.call,))
         note = loop_note(journey) or note
-        acting.reinject(journey)
+        if not reads:  # reading on in a result that was cut is no round
+            acting.reinject(journey)
         if waiting is not None:
             return await endings.waiting(journey, *waiting)
 
@@ -78,6 +82,7 @@ async def _request(journey: Journey, cards: tuple[ToolCard, ...], *, last: bool,
         settings=journey.settings.choose,
         last=last,
         order=journey.packet.context.available_tools,
+        own=journey.own_tools,
         guides=await beside_request(journey, cards),
         note=note,
         brought=journey.brought,
@@ -89,7 +94,8 @@ async def _think(
 ) -> tuple[ModelReply, ReactTurn]:
     number = journey.packet.tool_routing.reinjection_count + 1
     reply = await journey.asks(Role.PRIME, "turn")(request)
-    turn = read_react(reply.text, cards, last=last)
+    own = names(journey.own_tools)
+    turn = read_react(reply.text, () if last else cards, own=own, last=last and not own)
     if turn.thought:
         journey.tell(ThoughtNoted(packet_id=journey.packet.packet_id, turn=number, text=turn.thought))
     if turn.problem:

@@ -11,6 +11,7 @@ import anyio.to_thread
 from fingerpost.choose.answering import AT_THE_CAP, answer_request, direct_request, with_rules
 from fingerpost.choose.brought import called_by_name
 from fingerpost.choose.certain import keyless_answer
+from fingerpost.choose.definitions import names
 from fingerpost.choose.definitions import written as written_out
 from fingerpost.choose.guard import Guard, Invented
 from fingerpost.choose.single import MOST_CALLS, turn_request
@@ -20,8 +21,8 @@ from fingerpost.errors import ModelError
 from fingerpost.events import SyntaxStopped
 from fingerpost.frozen import frozen
 from fingerpost.llm import ModelReply, ModelRequest, Role
-from fingerpost.records import JsonObject, Message, Mode, Selection, SystemTask, as_valid_text
-from fingerpost.router.journeys import endings
+from fingerpost.records import JsonObject, Message, Mode, Selection, SystemTask, ToolCall, as_valid_text
+from fingerpost.router.journeys import acting, endings
 from fingerpost.router.journeys.briefing import Briefing, brief
 from fingerpost.router.journeys.budget import OutOfBudget
 from fingerpost.router.journeys.journey import Journey
@@ -55,6 +56,7 @@ class Written:
     reply: ModelReply
     call: Selection | None = None  # a call of a real tool that stood in the text
     handed: tuple[JsonObject, ...] = ()  # calls of the caller's own tools
+    pages: tuple[ToolCall, ...] = ()  # calls of `read_result`
 
     @property
     def is_refusal(self) -> bool:
@@ -128,6 +130,10 @@ async def _draft(journey: Journey, *, quiet: bool = False) -> Route | Written:
     request = _request(journey, told, native=native)
     try:
         written = await _answer(journey, request, native=native, quiet=quiet)
+        while written.pages:
+            await acting.read_pages(journey, written.pages)
+            request = _request(journey, told, native=native)
+            written = await _answer(journey, request, native=native, quiet=quiet)
         if written.call is None and not written.handed and held_syntax_alone(written):
             written = await write_plainly(journey, request)
     except ModelError as error:
@@ -138,10 +144,13 @@ async def _draft(journey: Journey, *, quiet: bool = False) -> Route | Written:
 async def _answer(journey: Journey, request: ModelRequest, *, native: bool, quiet: bool) -> Written:
     """What was written, the calls of the caller's tools read out of it."""
     written = await write(journey, request, quiet=quiet or request.schema is not None)
-    if not journey.brought.tools:
+    own = names(journey.own_tools)
+    if not journey.brought.tools and not own:
         return written
-    said = replace(written.reply, text=written.text)
-    turn = read_turn(said, (), tools=native or is_in_shape(journey, request), callers=journey.brought.names)
+    said, in_words = replace(written.reply, text=written.text), native or is_in_shape(journey, request)
+    turn = read_turn(said, (), tools=in_words, own=own, callers=journey.brought.names)
+    if turn.calls:
+        return replace(written, text=turn.text, pages=turn.calls)
     if request.schema is not None and not turn.handed:
         return await spoken(journey, request, replace(written, text=turn.text))
     return replace(written, text=turn.text, handed=turn.handed or written.handed)
@@ -177,7 +186,8 @@ async def spoken(journey: Journey, request: ModelRequest, written: Written) -> W
 def _request(journey: Journey, told: Briefing, *, native: bool) -> ModelRequest:
     packet, settings, note = journey.packet, journey.settings.choose, journey.note
     brought, steps = journey.brought, packet.tool_routing.steps
-    if brought.tools or brought.since:
+    own = journey.own_tools
+    if brought.tools or brought.since or own:
         return turn_request(
             packet,
             (),
@@ -187,6 +197,7 @@ def _request(journey: Journey, told: Briefing, *, native: bool) -> ModelRequest:
             final=True,
             tools=native,
             note=note,
+            own=own,
             brought=brought,
         )
     if steps and not journey.can_call:
