@@ -43,11 +43,7 @@ _BUILTIN = "comes with Fingerpost's own servers"
 REQUIREMENTS: dict[str, Requirement] = {
     # A. Cognition-packet tool routing
     "A1": Requirement("A request is a packet with all its sections; JSON and back without loss"),
-    "A2": Requirement(
-        "Whether a tool is needed is decided before any selection",
-        "a short turn takes the verdict of the turn before it; no model can correct the verdict "
-        "(issue 20: 3, 5, 7)",
-    ),
+    "A2": Requirement("Whether a tool is needed is decided before any selection"),
     "A3": Requirement("Selection is one low-temperature structured call; junk never executes"),
     "A4": Requirement("The prime model reviews; not approved caps at 0.5, a failed review is 0.0"),
     "A5": Requirement("Below the threshold nothing runs without a person's approval"),

@@ -14,7 +14,7 @@ from fingerpost import Agent
 from fingerpost.events import BudgetReached, IntentDetected, PlanNoted, TaskScheduled
 from fingerpost.insight import Ledger
 from fingerpost.llm import ModelReply, ModelRequest
-from fingerpost.records import Packet, RouteOutcome
+from fingerpost.records import Packet, RouteOutcome, ServerSpec
 from fingerpost.records.codec import from_plain, to_plain
 from fingerpost.testing import ScriptedModel, calls, tool_server
 from tests.journeys.world import house, playing, review, select
@@ -411,3 +411,60 @@ async def test_a_model_cannot_read_pages_for_ever(tmp_path: Path, mode: str) -> 
         route = await router.route(ASK_LOG, mode=mode)
     assert [step.tool for step in route.packet.tool_routing.steps] == ["logs/read_log", *["read_result"] * 8]
     assert route.outcome is RouteOutcome.ANSWERED
+
+
+LOOKING = {
+    "search_notes": "Search the knowledge base: notes, minutes and decisions of the team.",
+    "git_status": "Show the working tree status: changed, staged and untracked files not committed yet.",
+}
+
+
+def looking(name: str) -> ServerSpec:
+    query = {"type": "object", "properties": {"query": {"type": "string"}}}
+    offered = {"name": name, "description": LOOKING[name], "inputSchema": query}
+    return tool_server("office", [{**offered, "annotations": {"readOnlyHint": True}}]).spec()
+
+
+@proves("A2")
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("text", "tool"),
+    [
+        ("What did we decide about pagination?", "search_notes"),
+        ("Is there a note about passwords?", "search_notes"),
+        ("What changed that is not committed yet?", "git_status"),
+        ("מה כתבתי על הדוד?", "search_notes"),
+    ],
+)
+async def test_where_no_tool_seems_needed_but_one_may_know_it_the_model_decides(
+    tmp_path: Path, mode: str, text: str, tool: str
+) -> None:
+    model = wants((f"office__{tool}", {"query": "x"}), answer="It says so.")
+    async with house(tmp_path, [looking(tool)], model) as router:
+        route = await router.route(text, mode=mode)
+    assert [step.tool for step in route.packet.tool_routing.worked][:1] == [f"office/{tool}"]
+    assert all(request.tool_choice in ("auto", None, "none") for request in model.asked)
+    direct = ScriptedModel(lambda request: declined(request))
+    async with house(tmp_path / "direct", [looking(tool)], direct) as router:
+        route = await router.route(text, mode=mode)
+    assert (route.answer, route.packet.tool_routing.steps) == ("I do not know.", ())
+
+
+def declined(request: ModelRequest) -> str:
+    """A model that uses no tool, in the form the question is in."""
+    form = "" if request.schema is None else request.schema.name
+    if form == "selection":
+        return select(None)
+    if form == "step":
+        return json.dumps({"thought": "none is needed", "action": None, "answer": "I do not know."})
+    return "I do not know."
+
+
+@proves("A2")
+@pytest.mark.parametrize("mode", MODES)
+async def test_where_certainly_no_tool_is_needed_a_model_is_sent_none(tmp_path: Path, mode: str) -> None:
+    for number, text in enumerate(("Good morning!", "What is 12 * 7?", "Thanks, that was quick")):
+        model = ScriptedModel(lambda request: declined(request))
+        async with house(tmp_path / str(number), [looking("search_notes")], model) as router:
+            await router.route(text, mode=mode)
+        assert "search_notes" not in str([(asked.tools, asked.messages) for asked in model.asked])
