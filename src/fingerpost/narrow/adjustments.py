@@ -19,6 +19,7 @@ from fingerpost.catalog.categories import OFFICIAL_DATA
 from fingerpost.narrow.columns import Columns, Rows, Scores
 from fingerpost.narrow.experience import Evidence
 from fingerpost.narrow.shares import Share
+from fingerpost.narrow.signals.mood import asks_whether
 from fingerpost.records import Effort, EntityKind, Signals
 
 TOOL_MENTIONED: Final = 0.30  # the request names the tool: strong, and yet not absolute
@@ -34,7 +35,7 @@ UNWELL: Final = -0.50  # its server cannot be reached: behind everything that ca
 CHANGES_BUT_ASKED: Final = (
     -0.2
 )  # of its base: it destroys something, and the request only asks; writing: less
-WANTS_AN_ID: Final = -0.25  # of its base: it cannot be called without an id, and the request only asks
+WANTS_AN_ID: Final = -0.25  # of its base: it needs an id; the request asks whether there is something
 RECALLS: Final = 0.25  # it looks into what was written down, and that is asked for
 TAKES_ENTITY: Final = 0.12  # the request names a file or an address, and it has a parameter for one
 LEARNED: Final = 0.10  # at most, either way
@@ -65,18 +66,15 @@ def adjustments(columns: Columns, text: str, signals: Signals) -> Iterator[Share
         )
 
 
-def mood(columns: Columns, base: Scores, signals: Signals) -> Iterator[Share]:
+def mood(columns: Columns, base: Scores, text: str, signals: Signals) -> Iterator[Share]:
     """Tools that change something lose a part of their base where the request only asks."""
     if signals.asks and columns.changes.any():
         points = np.asarray(CHANGES_BUT_ASKED * columns.changes * np.maximum(base, 0), np.float32)
         yield Share(
             signal="mood", points=points, note="the request only asks, and this tool changes something"
         )
-    if (
-        signals.asks
-        and columns.wants_id.any()
-        and not any(one.kind is EntityKind.ID for one in signals.entities)
-    ):
+    named = any(entity.kind is EntityKind.ID for entity in signals.entities)
+    if columns.wants_id.any() and not named and asks_whether(text):
         points = np.asarray(WANTS_AN_ID * columns.wants_id * np.maximum(base, 0), np.float32)
         yield Share(signal="arguments", points=points, note="it needs an id, and the request names none")
 

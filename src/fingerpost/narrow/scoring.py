@@ -73,7 +73,7 @@ class Scoring:
         common = [
             *self._earlier(text, request),
             *self._apart_from_text(query, signals, request, columns),
-            *(mood(columns, whole.base, signals) if self.flags.intent_signals else ()),
+            *(mood(columns, whole.base, text, signals) if self.flags.intent_signals else ()),
             *taught.weighed(columns),
         ]
         sole = self._exclusive(text, signals, taught, columns)

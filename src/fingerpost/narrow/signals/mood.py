@@ -28,6 +28,12 @@ _REQUESTS: Final = re.compile(
     r"|ת[א-ת]{3,}(?: |\?)))",
     re.IGNORECASE,
 )
+_WHETHER: Final = re.compile(
+    _POLITE + r"(?:did|do|does|have|has|had|is|are|was|were|any|anything|how many)(?!\w)"
+    r"|^\W*(?:האם|יש|כמה|(?!מה|מי|מתי|איפה|איזה|איזו|אילו|איך|למה)[א-ת])",
+    re.IGNORECASE,
+)
+_SENTENCE_END: Final = re.compile(r"[.!?]\s+\S")
 _CHANGE: Final = (
     r"(?:delete|remove|erase|write|create|make|add|append|move|rename|copy|send|forward|reply|post|update"
     r"|change|edit|replace|save|insert|drop|set|commit|push|reset|overwrite|cancel|book|buy|order|schedule"
@@ -95,7 +101,12 @@ def only_asks(text: str) -> bool:
         return False
     if _ASKS.match(said) is not None:
         return True
-    return said.endswith("?")
+    return said.endswith("?") and _SENTENCE_END.search(said) is None
+
+
+def asks_whether(text: str) -> bool:
+    """Whether the request asks if something is there, or how much of it: no one thing is known yet."""
+    return only_asks(text) and _WHETHER.match(text.strip()) is not None
 
 
 def asks_to_recall(text: str) -> bool:
