@@ -100,14 +100,14 @@ def test_corrections_that_reach_too_far_lose(tmp_path: Path) -> None:
         *(
             bad(
                 n,
-                f"which events did {name} mention in her notes",
+                f"create the events that {name} mentioned in her notes",
                 "calendar/create_event",
                 "calendar/list_events",
             )
             for n, name in enumerate(PEOPLE[:4])
         ),
         *(
-            worked(f"which events did {name} mention in her notes", "calendar/create_event")
+            worked(f"create the events that {name} mentioned in her notes", "calendar/create_event")
             for name in PEOPLE[4:]
         ),
     )
