@@ -90,14 +90,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "Measured: fewer unnecessary tool uses",
         "need verdicts are measured by `make bench`; added time of direct answers comes with choosing",
     ),
-    "B12": Requirement(
-        "Context building: user, conversation, count, history",
-        "`POST /api/ask` recalls no conversation; `/v1` may share state (issue 20: 6)",
-    ),
+    "B12": Requirement("Context building: user, conversation, count, history"),
     "B13": Requirement(
         "A user's preference for quick or thorough answers changes tools and modes; the caller's own "
         "key goes on to the remote service set up for it",
-        "the caller's own key at `/v1` and `/api` (issue 20: 24, 26)",
     ),
     # C. Tool execution flow
     "C1": Requirement("OpenAI-format tool calls are parsed; bad arguments become a clear error"),
@@ -214,10 +210,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "F40": Requirement("Circular fallbacks end, each target tried once"),
     "F41": Requirement("A half-open breaker lets only its trials through"),
     "F42": Requirement("All servers down at the start: it starts, and says so"),
-    "F47": Requirement(
-        "The same call again and again, or A-B-A-B, is stopped",
-        "a loop ends after up to 20 more model calls (issue 20: 17)",
-    ),
+    "F47": Requirement("The same call again and again, or A-B-A-B, is stopped"),
     "F48": Requirement("Instructions inside a result are marked as data; what changes something then asks"),
     "F49": Requirement("A secret in arguments, results or errors is masked everywhere"),
     # N. Narrowing
@@ -232,11 +225,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "N7": Requirement("Routing is measured on any set: predictions, figures, comparisons, gates"),
     # W. Choosing and answering: the way of a request
     "W1": Requirement("The five journeys: every decision is an event, the same for the same request"),
-    "W2": Requirement(
-        "A request that waits for a person goes on after a restart, and only once",
-        "two resumes at once leave a second question; a killed process's request runs for ever (issue "
-        "20: 11, 12)",
-    ),
+    "W2": Requirement("A request that waits for a person goes on after a restart, and only once"),
     "W3": Requirement("Turns, tokens, seconds and money are bounded; the end comes with guidance"),
     "W4": Requirement("Without a model: what is certain is done, the rest is asked, and it is said"),
     "W5": Requirement(

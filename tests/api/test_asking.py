@@ -81,7 +81,7 @@ async def test_a_named_conversation_is_recalled_for_its_caller_alone(tmp_path: P
         dana, ruth = await opened.key("dana"), await opened.key("ruth")
         afresh: dict[str, Any] = {"request": "Good night!", "history": []}
         for said, headers in (
-            ({"request": "Hello, I am Dana!"}, dana),
+            ({"request": "Good morning!"}, dana),
             ({"request": "Thank you!"}, dana),
             ({"request": "Thank you!"}, ruth),
             (afresh, dana),
@@ -89,8 +89,8 @@ async def test_a_named_conversation_is_recalled_for_its_caller_alone(tmp_path: P
             body = {**said, "conversation": "c1"}
             assert (await opened.post("/api/ask", body, headers=headers)).status_code == 200
     assert told == [
-        "Hello, I am Dana!",
-        "Hello, I am Dana! | Answer 1. | Thank you!",
+        "Good morning!",
+        "Good morning! | Answer 1. | Thank you!",
         "Thank you!",
         "Good night!",
     ]

@@ -143,7 +143,7 @@ async def test_after_a_sudden_death_nothing_runs_twice_silently(
         assert runs(tmp_path) == runs_after
 
 
-@proves("F35", "F1")
+@proves("F35", "F1", "W2")
 async def test_a_request_of_a_killed_process_is_interrupted_and_one_of_a_living_process_is_not(
     tmp_path: Path,
 ) -> None:

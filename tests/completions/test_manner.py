@@ -144,7 +144,7 @@ async def test_a_conversation_keeps_its_id_while_it_grows(tmp_path: Path):
     assert given == "mine"
 
 
-@proves("E5")
+@proves("E5", "B12")
 async def test_two_chats_that_begin_with_the_same_words_are_two_conversations(tmp_path: Path):
     first = [user("Hello!")]
     grown = [*first, {"role": "assistant", "content": "Good evening."}, user("And now?")]
@@ -160,6 +160,7 @@ async def test_two_chats_that_begin_with_the_same_words_are_two_conversations(tm
     assert one != another
 
 
+@proves("B12")
 async def test_another_callers_conversation_is_another(tmp_path: Path):
     body = {"model": "fingerpost", "messages": [user("Hello!")], "fingerpost": {"conversation": "mine"}}
     async with house(tmp_path, talks()) as place:

@@ -168,7 +168,7 @@ async def test_a_model_is_told_which_tools_are_slow_and_give_large_answers(tmp_p
     assert told.count("Expect: ") == 1  # nothing is said of a tool that is quick and brief
 
 
-@proves("D9", "A11")
+@proves("D9", "A11", "F47")
 @pytest.mark.parametrize("mode", ["simple", "react"])
 async def test_a_loop_ends_the_run_with_an_answer_that_says_so(tmp_path: Path, mode: str) -> None:
     clock = tool_server("time", [CLOCK])
