@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fingerpost.llm import ModelReply
+from fingerpost import Router
+from fingerpost.llm import ModelReply, ModelRequest
 from fingerpost.router.journeys.writing import LONGEST_ANSWER
-from fingerpost.testing import ScriptedModel, calls
-from tests.completions.kit import MAP, Place, ask, house, user
+from fingerpost.testing import ScriptedModel, calls, tool_server
+from tests.completions.kit import MAP, Place, ask, house, served, settings, user
 from tests.requirements import proves
 
 TALE = "Tell me a tale of bears"
@@ -230,3 +232,42 @@ async def test_a_model_that_writes_nothing_but_invented_calls_never_leaves_an_em
                 ]
         assert "tool that does not exist" in content
         assert "make_coffee" not in content
+
+
+@proves("D6", "O1")
+@pytest.mark.parametrize("mode", ["single", "simple"])
+async def test_a_model_reads_on_in_a_result_that_was_cut_and_again_in_a_later_request(
+    tmp_path: Path, mode: str
+):
+    def say(request: ModelRequest) -> ModelReply | str:
+        told = "\n".join(message.text for message in request.messages)
+        handles, pages = re.findall(r"res_[a-z]{13}", told), told.count("line 1 of\nline 2 of\n")
+        if not handles:
+            return calls(("logs__read_log", {}))
+        tools = [tool["function"]["name"] for tool in json.loads(json.dumps(request.tools))]
+        is_first = "And the rest?" not in told
+        if "read_result" in tools and pages < (2 if is_first else 1):
+            return calls(("read_result", {"handle": handles[0]}))
+        return f"Read {pages}, all of it is {handles[0]}."
+
+    async def tell(name: str, arguments: dict[str, Any]) -> str:
+        return "\n".join(f"line {number} of" for number in range(2000))
+
+    log: dict[str, Any] = {
+        "name": "read_log",
+        "description": "Read the text of the log file of a service",
+        "inputSchema": {"type": "object", "properties": {}},
+        "annotations": {"readOnlyHint": True},
+    }
+    logs = tool_server("logs", [log], call=tell)
+    asked = {"model": f"fingerpost:{mode}", "messages": [user("Read the log file of the service mail")]}
+    made = settings(tmp_path, digest={"max_tokens": 300})
+    async with Router([logs.spec()], settings=made, model=ScriptedModel(say)) as router:
+        await router.connect()
+        async with served(router) as (address, app):
+            place = Place(address, router, app, logs, logs)
+            first = await ask(place, asked)
+            said = [*asked["messages"], {"role": "assistant", "content": first.text}, user("And the rest?")]
+            later = await ask(place, {**asked, "messages": said})
+    assert first.text.startswith("Read 2, all of it is res_")
+    assert later.text.startswith("Read 1, all of it is res_")

@@ -14,7 +14,7 @@ from fingerpost import Agent
 from fingerpost.events import BudgetReached, IntentDetected, PlanNoted, TaskScheduled
 from fingerpost.insight import Ledger
 from fingerpost.llm import ModelReply, ModelRequest
-from fingerpost.records import Packet, RouteOutcome, ServerSpec
+from fingerpost.records import Message, Packet, RouteOutcome, ServerSpec
 from fingerpost.records.codec import from_plain, to_plain
 from fingerpost.testing import ScriptedModel, calls, tool_server
 from tests.journeys.world import house, playing, review, select
@@ -468,3 +468,49 @@ async def test_where_certainly_no_tool_is_needed_a_model_is_sent_none(tmp_path: 
         async with house(tmp_path / str(number), [looking("search_notes")], model) as router:
             await router.route(text, mode=mode)
         assert "search_notes" not in str([(asked.tools, asked.messages) for asked in model.asked])
+
+
+def answered_with(handle: str | None) -> tuple[Message, ...]:
+    """A conversation in which the assistant named a result that was cut."""
+    told = Message(role="assistant", text=f"Read. The whole is {handle}.")
+    return (Message(role="user", text=ASK_LOG), told)
+
+
+@proves("D6")
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_later_request_of_the_conversation_can_read_on_in_a_result_its_history_names(
+    tmp_path: Path, mode: str
+) -> None:
+    logs = tool_server("logs", [LOG], call=tell_log)
+    async with house(tmp_path, [logs.spec()], reader(pages=0), digest={"max_tokens": 300}) as router:
+        first = await router.route(ASK_LOG, mode=mode, caller="dana")
+        handle = first.packet.tool_routing.steps[0].handle
+    said = answered_with(handle)
+    model = reader(pages=0)
+    async with house(tmp_path, [logs.spec()], model, digest={"max_tokens": 300}) as router:
+        later = await router.route("Thank you! And the rest?", mode=mode, caller="dana", history=said)
+        other = await router.route("Thank you! And the rest?", mode=mode, caller="eli", history=said)
+    assert [step.tool for step in later.packet.tool_routing.steps] == ["read_result"]
+    assert "line 1 of the log\nline 2 of the log\n" in later.packet.tool_routing.steps[0].text
+    assert (later.outcome, later.packet.tool_routing.reinjection_count) == (RouteOutcome.ANSWERED, 0)
+    assert not other.packet.tool_routing.steps  # it is not theirs, so it is not offered
+    assert not offers_read_result(model.asked[-1])
+    async with house(
+        tmp_path, [logs.spec()], model, digest={"max_tokens": 300}, tool_routing={"enabled": False}
+    ) as router:
+        await router.route("And the rest?", mode=mode, caller="dana", history=said)
+    assert not offers_read_result(model.asked[-1])
+
+
+@proves("D6")
+async def test_reading_on_is_not_the_one_decision_of_a_single_decision(tmp_path: Path) -> None:
+    logs = tool_server("logs", [LOG], call=tell_log)
+    async with house(tmp_path, [logs.spec()], reader(pages=0), digest={"max_tokens": 300}) as router:
+        first = await router.route(ASK_LOG, mode="single", caller="dana")
+        handle = first.packet.tool_routing.steps[0].handle
+        said = answered_with(handle)
+    wanted = (("read_result", {"handle": handle}), ("logs__read_log", {"service": "web"}))
+    model = ScriptedModel([calls(wanted[0]), calls(wanted[1]), "Read."])
+    async with house(tmp_path, [logs.spec()], model, digest={"max_tokens": 300}) as router:
+        route = await router.route(ASK_LOG, mode="single", caller="dana", history=said)
+    assert [step.tool for step in route.packet.tool_routing.steps] == ["read_result", "logs/read_log"]

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import zlib
+from collections.abc import Iterable
 from typing import Final
 
 import anyio.to_thread
@@ -29,6 +31,8 @@ UNPACKED_UP_TO: Final = 160 * 1024 * 1024
 PAGE_TOKENS: Final = 2_000
 _LEAST_PAGE: Final = 50
 _LETTERS: Final = 13  # 61 bits
+_HANDLE: Final = re.compile(rf"\bres_[a-z]{{{_LETTERS}}}\b")
+_MOST_HANDLES: Final = 8
 
 
 @frozen
@@ -51,6 +55,12 @@ def handle_of(call_id: str) -> str:
         number, place = divmod(number, 26)
         letters.append("abcdefghijklmnopqrstuvwxyz"[place])
     return "res_" + "".join(letters)
+
+
+def handles_in(texts: Iterable[str]) -> tuple[str, ...]:
+    """The handles these texts name, each once, the latest first; only so many of the latest."""
+    found = [handle for text in texts for handle in _HANDLE.findall(text)]
+    return tuple(dict.fromkeys(reversed(found)))[:_MOST_HANDLES]
 
 
 class Results:
@@ -80,6 +90,10 @@ class Results:
             return None
         tokens = max(_LEAST_PAGE, tokens)
         return await anyio.to_thread.run_sync(_page, packed, handle, page, tokens, self._bookmarks)
+
+    async def is_kept(self, handle: str, *, caller: str | None) -> bool:
+        """Whether this caller can read it (`page`) now."""
+        return await self._get(handle, caller) is not None
 
     async def part(self, handle: str, index: int) -> tuple[str, bytes] | None:
         """Kind and bytes of one part of the result, counted from 1."""

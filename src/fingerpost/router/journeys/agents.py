@@ -106,7 +106,8 @@ def _note_thought(journey: Journey, turn: Turn) -> None:
 def is_final(journey: Journey, cards: Sequence[ToolCard]) -> bool:
     """Whether the model has to answer now."""
     routing = journey.packet.tool_routing
-    decided = journey.mode is Mode.SINGLE and bool(routing.worked or routing.cancelled)
+    called = any(step.tool != reread.NAME for step in routing.worked)
+    decided = journey.mode is Mode.SINGLE and (called or bool(routing.cancelled))
     insists = len(routing.cancelled) > 1  # after a person's no
     return decided or insists or not journey.can_call or not cards
 

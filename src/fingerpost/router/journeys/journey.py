@@ -13,6 +13,7 @@ from typing import Final
 import anyio
 
 from fingerpost.call import reread
+from fingerpost.call.digest.results import handles_in
 from fingerpost.call.digest.tokens import count_tokens
 from fingerpost.call.path import CallPath
 from fingerpost.catalog import Snapshot
@@ -131,6 +132,7 @@ class Journey:
         self.fitted: Fitted | None = None
         self.unused: tuple[Entity, ...] = ()  # what the request names and no argument took up
         self.undone: tuple[str, ...] = ()  # what it asks for and, without a model, no tool was found for
+        self._names_kept_result = False  # the conversation does, and the caller can read it
         self._on_text: OnText | None = asking.get("on_text")
         self._said = ""  # everything that was streamed
         self._earlier = ""  # the part of it that is not of the text that is being written
@@ -265,18 +267,31 @@ class Journey:
 
     @property
     def own_tools(self) -> tuple[JsonObject, ...]:
-        """Definitions of our own tools: `read_result`, while a result of this request was cut.
+        """Definitions of our own tools: `read_result`, while there is a result to read on in.
 
-        It costs no round, so the pages that may be read are counted.
+        That is one that was cut for this request, or one the conversation names (`find_kept_results`).
+        Reading costs no round, so the pages that may be read are counted.
         """
         steps, brought = self.packet.tool_routing.steps, self.brought
         pages = sum(step.tool == reread.NAME for step in steps)
-        is_cut = any(step.handle for step in steps) and pages < reread.MOST_PAGES and not self.looping_tool
+        is_cut = self._names_kept_result or any(step.handle for step in steps)
+        can_read = is_cut and pages < reread.MOST_PAGES and not self.looping_tool
         return (
             (reread.FUNCTION,)
-            if is_cut and not brought.is_settled and reread.NAME not in brought.names
+            if can_read and not brought.is_settled and reread.NAME not in brought.names
             else ()
         )
+
+    async def find_kept_results(self) -> None:
+        """Look whether the conversation names a result that was cut and that this caller can still read."""
+        if not self.settings.tool_routing.enabled:
+            return
+        said = (*self.packet.context.history, *self.brought.since)
+        results, caller = self.house.calls.results, self.packet.header.caller
+        for handle in handles_in(message.text for message in said):
+            if await results.is_kept(handle, caller=caller):
+                self._names_kept_result = True
+                return
 
     async def takes_tools(self) -> bool:
         """Whether the model that answers is given definitions, or told of tools in words."""

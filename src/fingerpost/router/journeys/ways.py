@@ -45,6 +45,7 @@ async def _answer_with_routing_off(journey: Journey) -> Route:
 async def within_limits(journey: Journey, way: Callable[[Journey], Awaitable[Route]]) -> Route:
     """Whatever goes wrong on the way becomes an ending a person can read."""
     try:
+        await journey.find_kept_results()
         return await way(journey)
     except OutOfBudget as reached:
         return endings.limited(journey, reached, so_far(journey))
