@@ -266,3 +266,25 @@ async def test_a_program_that_repeats_a_write_gets_as_many_as_it_asked_for(tmp_p
         for _ in range(3):
             assert (await opened.post("/api/call", call)).json()["success"]
     assert files["log.txt"] == "one line " * 3
+
+
+@proves("B13")
+async def test_a_caller_keeps_a_preference_for_quick_or_thorough_answers_of_their_own(tmp_path: Path) -> None:
+    async with house(tmp_path, _files().spec(), model=ScriptedModel(lambda _request: "Hello.")) as opened:
+        dana, eli = await opened.key("dana"), await opened.key("eli")
+        watcher = await opened.key("vera", "watch")
+        path = "/api/me/preference"
+        assert (await opened.get(path, headers=dana)).json() == {"effort": None}
+        kept = await opened.client.put(path, json={"effort": "quick"}, headers=dana)
+        assert (kept.status_code, kept.json()) == (200, {"effort": "quick"})
+        assert (await opened.get(path, headers=dana)).json() == {"effort": "quick"}
+        assert (await opened.get(path, headers=eli)).json() == {"effort": None}
+        modes = [
+            (await opened.post("/api/ask", {"request": "Hello!"}, headers=key)).json()["mode"]
+            for key in (dana, eli)
+        ]
+        assert modes == ["single", "staged"]
+        assert (await opened.client.put(path, json={"effort": "lazy"}, headers=dana)).status_code == 422
+        assert (await opened.client.put(path, json={"effort": "quick"}, headers=watcher)).status_code == 403
+        await opened.client.put(path, json={"effort": None}, headers=dana)
+        assert (await opened.get(path, headers=dana)).json() == {"effort": None}

@@ -74,9 +74,9 @@ async def test_lines_from_a_pipe_are_one_conversation(visitor: Person) -> None:
 async def test_one_can_ask_what_was_offered_why_and_how_it_went(clerk: Person) -> None:
     lines = [OSLO, "/tools", "/why", "/why files/read_text_file", "/why nothing_at_all", "/trace", "/model"]
     async with beside(clerk, clever(clerk)):
-        done = await runs(
-            clerk, "chat", stdin="\n".join([*lines, "/mode", "/mode single", "/help", "/tolls"])
-        )
+        more = ["/prefer", "/prefer quick", "/prefer lazy", "/mode", "/mode single", "/help", "/tolls"]
+        done = await runs(clerk, "chat", stdin="\n".join([*lines, *more]))
+        kept = await runs(clerk, "prefer")
     assert done.returncode == 0, done.stderr
     for words in (
         "It is noon, says time/get_current_time.",
@@ -87,6 +87,8 @@ async def test_one_can_ask_what_was_offered_why_and_how_it_went(clerk: Person) -
         "No tool is called 'nothing_at_all'.",
         f"asked {OSLO}",
         "prime: strong",
+        "gets the usual answers",
+        "gets quick answers",
         "mode auto",
         "mode single",
         "/save FILE",
@@ -94,6 +96,8 @@ async def test_one_can_ask_what_was_offered_why_and_how_it_went(clerk: Person) -
     ):
         assert words in done.stdout, done.stdout
     assert "There is no /tolls. Did you mean /tools?" in done.stderr
+    assert "There is no preference lazy. There are: quick, thorough, usual." in done.stderr
+    assert "gets quick answers" in kept.stdout
 
 
 @proves("E5", "W9")

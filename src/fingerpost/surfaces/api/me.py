@@ -8,7 +8,7 @@ from pydantic import Field
 
 from fingerpost import __version__
 from fingerpost.frozen import frozen
-from fingerpost.records import Principal, Right
+from fingerpost.records import Effort, Principal, Right
 from fingerpost.router import Router
 from fingerpost.router.switches import MODES
 from fingerpost.surfaces.api.doors import Doors, Knock, cookie_of
@@ -53,6 +53,15 @@ class Key:
     key: Annotated[str, Field(min_length=1, max_length=1000, description="A key of this gateway")]
 
 
+@frozen
+class Preference:
+    """What the caller wants of answers where a request says nothing."""
+
+    effort: Annotated[
+        Effort | None, Field(strict=False, description="quick or thorough; null: what is usual")
+    ]
+
+
 class Desk:
     """The operations about whoever asks."""
 
@@ -69,6 +78,16 @@ class Desk:
                 summary="Who asks, and what they may do", returns=Me, answer=self.me,
             ),
             Operation(
+                method="GET", path="/api/me/preference", name="get_preference", tag="session",
+                right=Right.USE, summary="Whether the caller prefers quick or thorough answers",
+                returns=Preference, answer=self.preference,
+            ),
+            Operation(
+                method="PUT", path="/api/me/preference", name="set_preference", tag="session",
+                right=Right.USE, summary="Keep whether the caller prefers quick or thorough answers",
+                body=Preference, returns=Preference, answer=self.set_preference,
+            ),
+            Operation(
                 method="POST", path="/api/session", name="sign_in", tag="session", right=None, opens=True,
                 summary="Sign in to the console with a key: sets a cookie",
                 body=Key, returns=Me, answer=self.sign_in,
@@ -81,6 +100,14 @@ class Desk:
 
     async def me(self, request: ApiRequest) -> Me:
         return self._told(request.principal, request.session)
+
+    async def preference(self, request: ApiRequest) -> Preference:
+        return Preference(effort=self._router.profiles.efforts.get(request.principal.name))
+
+    async def set_preference(self, request: ApiRequest) -> Preference:
+        wanted: Preference = request.body
+        await self._router.prefer(request.principal.name, wanted.effort)
+        return wanted
 
     async def sign_in(self, request: ApiRequest) -> Reply:
         wanted: Key = request.body

@@ -13,6 +13,7 @@ from fingerpost.surfaces.cli.ask import MODES
 from fingerpost.surfaces.cli.conversations import write_transcript
 from fingerpost.surfaces.cli.pairs import read_pairs
 from fingerpost.surfaces.cli.permission import edited
+from fingerpost.surfaces.cli.prefer import CHOICES, keep_preference, preference_line
 from fingerpost.surfaces.cli.screen import count, output, plain, print_lines, table
 from fingerpost.surfaces.cli.speaking import note
 
@@ -121,6 +122,16 @@ def _model(chat: Chat, _: str) -> None:
     )
 
 
+def _prefer(chat: Chat, what: str) -> None:
+    """What you want of answers: quick, thorough or usual ones; it is kept."""
+    if what and what not in CHOICES:
+        note(f"There is no preference {plain(what)}. There are: {', '.join(CHOICES)}.")
+        return
+    router = chat.stage.router
+    effort = chat.stage.run(lambda _: keep_preference(router, chat.by, what or None))
+    print_lines([plain(preference_line(chat.by, effort))])
+
+
 def _approve(chat: Chat, words: str) -> None:
     """Let the call that waits run: once, for the `conversation`, with `edit KEY=VALUE`, or `no REASON`."""
     pending = chat.waiting.pending if chat.waiting is not None else None
@@ -206,6 +217,7 @@ COMMANDS: Final[dict[str, tuple[str, Callable[[Chat, str], None]]]] = {
     "/trace": ("/trace", _trace),
     "/mode": ("/mode [NAME]", _mode),
     "/model": ("/model", _model),
+    "/prefer": ("/prefer [quick|thorough|usual]", _prefer),
     "/approve": ("/approve", _approve),
     "/good": ("/good", _good),
     "/bad": ("/bad [TOOL]", _bad),

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from fingerpost.surfaces.cli.options import house_options
 
+if TYPE_CHECKING:
+    from fingerpost.records import Effort
+    from fingerpost.router import Router
+
+CHOICES: Final = ("quick", "thorough", "usual")
+
 
 @click.command()
-@click.argument("what", required=False, type=click.Choice(("quick", "thorough", "usual")))
+@click.argument("what", required=False, type=click.Choice(CHOICES))
 @house_options
 def prefer(what: str | None, **options: Any) -> int:
     """Say whether you want quick or thorough answers, or see what you said. `usual` takes it back.
@@ -33,13 +39,22 @@ def prefer(what: str | None, **options: Any) -> int:
     async def work() -> int:
         async with any_router(loaded) as router:
             who = person()
-            if what is not None:
-                await router.prefer(who, None if what == "usual" else what)
-            effort = router.profiles.efforts.get(who)
+            effort = await keep_preference(router, who, what)
             if options["as_json"]:
                 print_json({"caller": who, "effort": effort})
             else:
-                print_lines([f"{who} gets {effort or 'the usual'} answers"])
+                print_lines([preference_line(who, effort)])
             return 0
 
     return run(work)
+
+
+async def keep_preference(router: Router, who: str, what: str | None) -> Effort | None:
+    """Keep one of `CHOICES`, if it is given; what this person prefers now."""
+    if what is not None:
+        await router.prefer(who, None if what == "usual" else what)
+    return router.profiles.efforts.get(who)
+
+
+def preference_line(who: str, effort: Effort | None) -> str:
+    return f"{who} gets {effort or 'the usual'} answers"
