@@ -122,9 +122,7 @@ async def test_a_callers_system_message_is_the_persona_and_outlives_the_history(
     later = Message(role="developer", text="Speak in rhymes.")
     talk = [Message(role=role, text="word " * 400) for _ in range(40) for role in ("user", "assistant")]
     history = (rule, *talk[:2], later, *talk[2:])
-    model = ScriptedModel(
-        lambda request: "Arr." if request.messages[-1].text.endswith("Hello!") else "A summary."
-    )
+    model = ScriptedModel(lambda request: "Arr." if request.messages[-1].text == "Hello!" else "A summary.")
     async with opened(tmp_path, model, choose={"persona": "You are a butler."}) as (router, _):
         short = await router.route("Hello!", mode="simple", history=(rule,))
         plain = await router.route("Hello!", mode="simple")
@@ -139,7 +137,7 @@ async def test_a_callers_system_message_is_the_persona_and_outlives_the_history(
     assert len(last.messages) < len(history)
 
 
-async def test_with_tools_in_use_the_callers_system_message_stays_as_it_is(tmp_path: Path) -> None:
+async def test_with_tools_in_use_the_callers_system_message_follows_ours_in_one(tmp_path: Path) -> None:
     rule = Message(role="system", text="You are a pirate.")
     model = ScriptedModel(["Arr."])
     async with opened(tmp_path, model) as (router, _):
@@ -147,7 +145,6 @@ async def test_with_tools_in_use_the_callers_system_message_stays_as_it_is(tmp_p
     assert route.answer == "Arr."
     (asked,) = model.asked
     assert [message.role for message in asked.messages] == ["system", "user"]
-    assert asked.messages[0] == rule
-    assert asked.messages[1].text.startswith("# TOOLS FOR THIS REQUEST")
-    assert asked.messages[1].text.endswith(REQUEST)
-    assert len(asked.messages[1].text) < 2_000
+    assert asked.messages[0].text.endswith("\n\nYou are a pirate.")
+    assert len(asked.messages[0].text) < 2_000
+    assert asked.messages[1].text == REQUEST

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import cast
 
 from fingerpost.catalog.definition import definition_for_model
@@ -11,9 +12,23 @@ from fingerpost.choose.offer import arranged
 from fingerpost.records import JsonObject, ToolCard
 
 
-def definitions(cards: Iterable[ToolCard], *, order: Sequence[str] = ()) -> tuple[JsonObject, ...]:
-    """The tools in the OpenAI format, by key unless `order` says otherwise (see `stable_offer`)."""
-    return tuple(definition_for_model(card) for card in arranged(cards, order))
+def definitions(
+    cards: Iterable[ToolCard], *, order: Sequence[str] = (), use: Mapping[str, str] = MappingProxyType({})
+) -> tuple[JsonObject, ...]:
+    """The tools in the OpenAI format, by key unless `order` says otherwise (see `stable_offer`).
+
+    `use`: what to say of a tool behind its description, by key (`describe_use`).
+    """
+    return tuple(_with_use(card, use.get(card.key, "")) for card in arranged(cards, order))
+
+
+def _with_use(card: ToolCard, use: str) -> JsonObject:
+    definition = definition_for_model(card)
+    if not use:
+        return definition
+    function = _function(definition)
+    described = f"{function['description']}\n\n{use}".strip()
+    return {**definition, "function": {**function, "description": described}}
 
 
 def listed(offered: Iterable[JsonObject]) -> str:

@@ -11,7 +11,8 @@ to request and it does not: only there they cost nothing that was known before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, cast
 
 from fingerpost.choose.brought import Brought
@@ -47,18 +48,19 @@ def turn_request(
     order: Sequence[str] = (),
     own: Sequence[JsonObject] = (),
     guides: str = "",
+    use: Mapping[str, str] = MappingProxyType({}),
     note: str = "",
     brought: Brought = NOTHING,
 ) -> ModelRequest:
     """What the model is asked in this turn.
 
     `order`: the keys as the conversation has been offered them (`stable_offer`). `own`:
-    definitions of Fingerpost's own tools, in the OpenAI format. `guides`: what to say about each tool
-    (`tool_guides`) where that is not in the system prompt. `final`: no more calls, except of the tools
-    the caller `brought` and of `own`. `note`: what was wrong with the model's last reply; it stands last
-    and only in this turn.
+    definitions of Fingerpost's own tools, in the OpenAI format. `use`: what to say of each tool in its
+    definition (`describe_use`); `guides`: the same as text for a model that takes none. `final`: no more
+    calls, except of the tools the caller `brought` and of `own`. `note`: what was wrong with the model's
+    last reply; it stands last and only in this turn.
     """
-    routed = () if brought.tools and final else definitions(cards, order=order)
+    routed = () if brought.tools and final else definitions(cards, order=order, use=use)
     offered = (*brought.tools, *routed, *own)
     closed = brought.wants_text or (final and not brought.tools and not own)
     steps = packet.tool_routing.steps

@@ -28,7 +28,7 @@ from fingerpost.records import (
     ToolCard,
 )
 from fingerpost.router.journeys import acting, endings
-from fingerpost.router.journeys.briefing import beside_request, brief
+from fingerpost.router.journeys.briefing import brief, guides, uses
 from fingerpost.router.journeys.journey import Journey
 from fingerpost.router.journeys.questions import asks, unasked
 from fingerpost.router.journeys.writing import (
@@ -124,7 +124,7 @@ async def _decide(
 ) -> tuple[Written, Turn]:
     schedule_turn(journey, final=final, note=note)
     native = await journey.takes_tools()
-    told = await brief(journey, tools=True)
+    told = await brief(journey, cards, tools=True)
     thinks = journey.mode is Mode.REACT
     request = turn_request(
         journey.packet,
@@ -136,7 +136,8 @@ async def _decide(
         tools=native,
         order=journey.packet.context.available_tools,
         own=journey.own_tools,
-        guides=await beside_request(journey, cards),
+        guides="" if native else await guides(journey, cards),
+        use=await uses(journey, cards) if native else {},
         note=note,
         brought=journey.brought,
     )

@@ -12,6 +12,7 @@ from fingerpost.choose.instructions import (
     BESIDE_OTHERS,
     WITH_TOOLS,
     WITHOUT_TOOLS,
+    describe_use,
     directives_under,
     persona_under,
     tool_guides,
@@ -42,15 +43,16 @@ class Briefing:
     history: tuple[Message, ...]
 
 
-async def brief(journey: Journey, *, tools: bool = False) -> Briefing:
+async def brief(journey: Journey, cards: Sequence[ToolCard] = (), *, tools: bool = False) -> Briefing:
     """The system prompt, the same in every turn of a conversation, and as much of that as fits.
 
-    `tools`: the model may be offered some. What is said of each stands with the request (`guides`).
+    `tools`: the model may be offered some. What is said of each stands in its definition (`uses`), or
+    with the request for a model that takes none (`guides`).
     """
     return Briefing(
         system=system_prompt(
             persona=_persona(journey),
-            instructions=_instructions(journey, tools=tools),
+            instructions=_instructions(journey, cards, tools=tools),
             guidance=guidance(journey),
             directives=_directives(journey),
         ),
@@ -77,10 +79,12 @@ def _directives(journey: Journey) -> str:
     return directives_under(journey.profile, journey.asking.get("directives"), usual)
 
 
-def _instructions(journey: Journey, *, tools: bool) -> str:
-    """What holds for all tools; beside a caller's own words and tools it stands with the request, too."""
-    if journey.brought.has_system or journey.brought.tools:
-        return ""
+def _instructions(journey: Journey, cards: Sequence[ToolCard], *, tools: bool) -> str:
+    """What holds for all tools. Beside a caller's own words and tools no more than has to be."""
+    brought = journey.brought
+    if brought.has_system or brought.tools:
+        general = BESIDE_OTHERS if brought.has_system else WITH_TOOLS
+        return general if cards else ""
     return WITH_TOOLS if tools and journey.settings.tool_routing.enabled else WITHOUT_TOOLS
 
 
@@ -103,15 +107,10 @@ async def guides(journey: Journey, cards: Sequence[ToolCard]) -> str:
     return tool_guides(cards, order=order, usage=await journey.house.usage())
 
 
-async def beside_request(journey: Journey, cards: Sequence[ToolCard]) -> str:
-    """What an agent is told of its tools with the request: they change, and what stands before does not."""
-    brought = journey.brought
-    if brought.has_system or brought.tools:
-        general = BESIDE_OTHERS if brought.has_system else WITH_TOOLS
-        return f"{general}\n\n{await guides(journey, cards)}" if cards else ""
-    if not cards:
-        return WITHOUT_TOOLS if journey.settings.tool_routing.enabled else ""
-    return await guides(journey, cards)
+async def uses(journey: Journey, cards: Sequence[ToolCard]) -> dict[str, str]:
+    """The same by key, for the definitions of the tools."""
+    order = journey.packet.context.available_tools
+    return describe_use(cards, order=order, usage=await journey.house.usage())
 
 
 async def history_for(journey: Journey) -> tuple[Message, ...]:

@@ -13,7 +13,7 @@ from fingerpost.llm import ModelReply, ModelRequest, Role
 from fingerpost.records import ToolCard
 from fingerpost.router.journeys import acting, agents, endings
 from fingerpost.router.journeys.agents import is_final, offer, run_calls, schedule_turn
-from fingerpost.router.journeys.briefing import beside_request, brief
+from fingerpost.router.journeys.briefing import brief, guides
 from fingerpost.router.journeys.journey import Journey
 from fingerpost.router.journeys.writing import (
     Written,
@@ -73,7 +73,7 @@ async def take_turns(journey: Journey) -> Route:
 
 async def _request(journey: Journey, cards: tuple[ToolCard, ...], *, last: bool, note: str) -> ModelRequest:
     schedule_turn(journey, final=last, note=note)
-    told = await brief(journey, tools=True)
+    told = await brief(journey, cards, tools=True)
     return react_request(
         journey.packet,
         cards,
@@ -83,7 +83,7 @@ async def _request(journey: Journey, cards: tuple[ToolCard, ...], *, last: bool,
         last=last,
         order=journey.packet.context.available_tools,
         own=journey.own_tools,
-        guides=await beside_request(journey, cards),
+        guides=await guides(journey, cards),
         note=note,
         brought=journey.brought,
     )
