@@ -9,7 +9,7 @@ import pytest
 
 from fingerpost.call.execution.failure import Failure
 from fingerpost.call.execution.retry import LONGEST_ASKED, may_repeat, wait_before
-from fingerpost.records import Effect, ErrorKind
+from fingerpost.records import Effect, ErrorKind, RetryRule
 from fingerpost.servers import Server
 from tests.call.running import a_call, bench
 from tests.servers.certificates import CertificateAuthority
@@ -116,11 +116,12 @@ def test_no_call_is_repeated_sooner_than_the_server_asked_for():
     failure = Failure(kind=ErrorKind.UNAVAILABLE, detail="busy", transient=True, retry_after=2.0)
     pause = wait_before(1, chance=0.5, asked=failure.retry_after)
     assert pause >= 2.0
-    assert may_repeat(failure, failures=1, retries=2, pause=pause)
-    assert not may_repeat(failure, failures=1, retries=2, pause=wait_before(1, chance=0.5))
+    assert may_repeat(failure, RetryRule(), failures=1, retries=2, pause=pause)
+    assert not may_repeat(failure, RetryRule(), failures=1, retries=2, pause=wait_before(1, chance=0.5))
 
 
 def test_who_asks_for_too_long_a_pause_is_not_asked_again():
     asked = LONGEST_ASKED + 1
     failure = Failure(kind=ErrorKind.UNAVAILABLE, detail="busy", transient=True, retry_after=asked)
-    assert not may_repeat(failure, failures=1, retries=2, pause=wait_before(1, chance=0.5, asked=asked))
+    pause = wait_before(1, chance=0.5, asked=asked)
+    assert not may_repeat(failure, RetryRule(), failures=1, retries=2, pause=pause)

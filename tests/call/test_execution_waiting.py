@@ -105,7 +105,7 @@ async def test_who_has_no_time_left_takes_no_slot_and_nothing_is_sent():
 
 
 @proves("D8", "F30")
-async def test_a_write_that_waits_for_a_slot_is_waited_for_by_its_duplicate():
+async def test_a_write_that_waits_for_a_slot_runs_once_and_its_duplicate_is_refused():
     executions: list[Execution] = []
     narrow = Narrow(work)
 
@@ -116,7 +116,7 @@ async def test_a_write_that_waits_for_a_slot_is_waited_for_by_its_duplicate():
     async with narrow.held() as b, anyio.create_task_group() as tasks:
         tasks.start_soon(write)
         tasks.start_soon(write)
-    assert [execution.error for execution in executions] == [None, None]
+    assert {execution.error for execution in executions} == {None, ErrorKind.DUPLICATE}
     assert [name for name, _ in narrow.notes.calls] == ["hold", "append"]
 
 

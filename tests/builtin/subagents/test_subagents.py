@@ -257,7 +257,9 @@ async def test_what_it_waits_for_is_told_and_taken_up_later(tmp_path: Path) -> N
 
         async def take_up(what: str, caller: str = "dana") -> str:
             request = f"Use a subagent to find which files mention it, resume {what}"
-            await router.route(request, mode="simple", caller=caller, conversation=f"ses_{caller}")
+            await router.route(
+                request, mode="simple", caller=caller, conversation=f"ses_{caller}", history=()
+            )
             return told[-1]
 
         assert "waits" in await take_up(pending) and files.calls == []
