@@ -271,3 +271,43 @@ async def test_a_model_reads_on_in_a_result_that_was_cut_and_again_in_a_later_re
             later = await ask(place, {**asked, "messages": said})
     assert first.text.startswith("Read 2, all of it is res_")
     assert later.text.startswith("Read 1, all of it is res_")
+
+
+ANNOUNCED = f"Let me check.\n\n{INVENTED}"
+
+
+@proves("A15")
+@pytest.mark.parametrize("mode", ["staged", "single", "simple", "react"])
+async def test_an_announcement_of_an_invented_call_is_not_the_answer(tmp_path: Path, mode: str):
+    answered = json.dumps({"thought": "That is it.", "action": None, "answer": ANNOUNCED})
+    first = answered if mode == "react" else ANNOUNCED
+    for streams in (False, True):
+        model = says(first, "I cannot make coffee.")
+        async with house(tmp_path / str(streams), model) as place:
+            if streams:
+                said, finish = await streamed(place, messages=HELLO, fingerpost={"mode": mode})
+                begun = "" if mode == "react" else "Let me check.\n\n"  # a turn of react is not streamed
+                assert (said["content"], finish) == (f"{begun}I cannot make coffee.", "stop")
+            else:
+                choice = await whole(place, messages=HELLO, fingerpost={"mode": mode})
+                assert choice["message"]["content"] == "I cannot make coffee."
+        again = model.asked[-1]
+        assert not again.tools
+        assert "no such tool" in again.messages[-1].text.lower()
+
+
+@proves("A15")
+@pytest.mark.parametrize("mode", ["staged", "single"])
+async def test_a_model_that_only_announces_invented_calls_again_is_said_to_do_so(tmp_path: Path, mode: str):
+    async with house(tmp_path, says(ANNOUNCED, ANNOUNCED)) as place:
+        content = (await whole(place, messages=HELLO, fingerpost={"mode": mode}))["message"]["content"]
+    assert "tool that does not exist" in content
+
+
+@proves("A15")
+@pytest.mark.parametrize("mode", ["staged", "single", "simple"])
+async def test_an_answer_beside_an_invented_call_is_not_asked_for_again(tmp_path: Path, mode: str):
+    model = says(f"Coffee is a drink made of roasted beans.\n\n{INVENTED}", "Never asked.")
+    async with house(tmp_path, model) as place:
+        content = (await whole(place, messages=HELLO, fingerpost={"mode": mode}))["message"]["content"]
+    assert content == "Coffee is a drink made of roasted beans."

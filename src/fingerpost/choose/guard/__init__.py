@@ -8,5 +8,6 @@ Thinking aloud (`<think>`) is no answer either: it is hidden and counted as "tho
 
 from fingerpost.choose.guard.finds import Cleaned, Invented
 from fingerpost.choose.guard.stream import Guard, StreamGuard
+from fingerpost.choose.guard.talk import is_announcement
 
-__all__ = ["Cleaned", "Guard", "Invented", "StreamGuard"]
+__all__ = ["Cleaned", "Guard", "Invented", "StreamGuard", "is_announcement"]

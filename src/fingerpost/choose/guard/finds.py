@@ -18,6 +18,7 @@ class Invented:
     raw: str  # at most LONGEST_RAW characters of it
     name: str | None = None  # the key of the real tool it names; of one that is not ours, its name
     arguments: JsonObject | None = None  # as far as they could be read
+    is_call: bool = True  # not a stray marker, an invented result or turn, or thinking aloud
 
 
 @frozen

@@ -20,6 +20,7 @@ MOST_KEPT: Final = 200  # finds of one text; more are hidden all the same
 _GAP: Final = 256  # white space held back, which is dropped if only a block follows it
 _UNSEEN: Final = re.compile(f"[{INVISIBLE}]+")
 _SPACE: Final = re.compile(rf"[\s{INVISIBLE}]*")
+_NO_CALL: Final = Call(written="", arguments=None)
 _TRAILING: Final = re.compile(rf"[\s{INVISIBLE}]{{0,{_GAP}}}\Z")
 
 
@@ -130,24 +131,23 @@ class StreamGuard:
         self._behind = True
         if repeated or len(self._stopped) >= MOST_KEPT:
             return
-        for call in self._calls(part):
+        is_call = not (part.alone or part.mute or part.syntax == "thought")
+        for call in self._calls(part) if is_call else (_NO_CALL,):
             self._stopped.append(
                 Invented(
                     syntax=part.syntax,
                     raw=part.raw[:LONGEST_RAW],
                     name=self._names.key(call.written),
                     arguments=call.arguments if self._names.key(call.written) else None,
+                    is_call=is_call,
                 )
             )
 
     def _calls(self, part: Hidden) -> tuple[Call, ...]:
-        nothing = (Call(written="", arguments=None),)
-        if part.alone or part.mute or part.syntax == "thought":
-            return nothing
         known = self._known(before_observation(part.raw))
         if part.plain != part.raw and all(call.arguments is None for call in known):
             known = self._known(before_observation(part.plain)) or known
-        return known or nothing
+        return known or (_NO_CALL,)
 
     def _known(self, block: str) -> tuple[Call, ...]:
         return tuple(call for call in read_calls(block, self._names) if self._names.key(call.written))

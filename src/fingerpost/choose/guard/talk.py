@@ -110,3 +110,36 @@ def introduces_data(before: str) -> bool:
     look = before[-_LOOKED_BACK:]
     introduced = not _INTRODUCING.isdisjoint(_WORD.findall(look.casefold()))
     return introduced and _INTENDED.search(look) is None
+
+
+LONGEST_ANNOUNCEMENT: Final = 240
+_BETWEEN_SENTENCES: Final = re.compile(r"(?<=[.!?…])\s+|\n+")
+_COURTESY: Final = re.compile(
+    r"(?:sure(?: thing)?|of course|certainly|absolutely|ok(?:ay)?|alright|all right|got it|no problem"
+    r"|right away|understood|(?:great|good) question|here (?:you go|it is|we go)|thanks|thank you"
+    r"|בטח|בוודאי|ודאי|כמובן|בסדר|אין בעיה|מיד|הנה)\W*",
+    re.IGNORECASE,
+)
+_LOOKING: Final = r"(?:check|look|search|call|fetch|query|retriev|us|runn?|invok|consult|pull|get)(?:e|t?ing)?"
+_SOON: Final = re.compile(
+    r"\blet me\b(?! (?:know|explain|be\b))|\blet(?:'|’)?s\b|\bi(?:(?:'|’)?ll| will)\b(?! (?:be|not|never)\b)"
+    rf"|\bi(?:(?:'|’)?m| am) (?:going to\b|(?:now )?{_LOOKING}\b)|\bi (?:need|have) to {_LOOKING}\b"
+    r"|\ballow me to\b|\b(?:one|a) (?:moment|second|sec)\b|\bhold on\b|\bplease wait\b|\bbear with me\b"
+    rf"|\A\W*(?:now |currently )?(?=\w+ing\b){_LOOKING}\b"
+    r"|רגע|(?:תן|תני|תנו) לי|בודקת?\b|מחפשת?\b|אבדוק|אחפש|נבדוק|אני (?:קורא|מפעיל)",
+    re.IGNORECASE,
+)
+
+
+def is_announcement(text: str) -> bool:
+    """Whether a text only leads in to something that does not follow: "Let me check.", "Sure, one moment:"."""
+    said = text.strip()
+    return 0 < len(said) <= LONGEST_ANNOUNCEMENT and all(map(_announces, _BETWEEN_SENTENCES.split(said)))
+
+
+def _announces(sentence: str) -> bool:
+    said = sentence.strip("*_ \t")
+    if said.endswith((":", "…", "...")):
+        return True
+    asks = said.endswith("?")
+    return not asks and bool(_SOON.search(said) or _COURTESY.fullmatch(said))

@@ -35,8 +35,8 @@ from fingerpost.router.journeys.writing import (
     Written,
     answer_without_tools,
     ended_with,
-    held_syntax_alone,
     is_in_shape,
+    lacks_answer,
     loop_note,
     spoken,
     write,
@@ -145,7 +145,7 @@ async def _decide(
     written = await write(journey, request, purpose="decision", quiet=quiet)
     callable_now = () if final else cards
     turn = _read(journey, written, callable_now, native=native or is_in_shape(journey, request))
-    if turn == Turn() and held_syntax_alone(written):
+    if turn == Turn(text=turn.text) and lacks_answer(replace(written, text=turn.text)):
         written = await write_plainly(journey, request)
         return written, Turn(text=written.text)
     _note_thought(journey, turn)

@@ -20,7 +20,7 @@ from fingerpost.router.journeys.writing import (
     answer_without_tools,
     cleaned,
     ended_with,
-    held_syntax_alone,
+    lacks_answer,
     loop_note,
     write_plainly,
 )
@@ -53,7 +53,7 @@ async def take_turns(journey: Journey) -> Route:
         reply, turn = await _think(journey, request, cards, last=last)
         if turn.call is None and turn.answer:
             written = await cleaned(journey, replace(reply, text=turn.answer))
-            if held_syntax_alone(written):
+            if lacks_answer(written):
                 written = await write_plainly(journey, request)
             return ended_with(journey, written)
         silent = Written(text="", reply=reply)

@@ -13,7 +13,7 @@ from fingerpost.choose.brought import called_by_name
 from fingerpost.choose.certain import keyless_answer
 from fingerpost.choose.definitions import names
 from fingerpost.choose.definitions import written as written_out
-from fingerpost.choose.guard import Guard, Invented
+from fingerpost.choose.guard import Guard, Invented, is_announcement
 from fingerpost.choose.single import MOST_CALLS, turn_request
 from fingerpost.choose.sources import names_source, sources_line, sources_of
 from fingerpost.choose.turns import read_turn
@@ -43,7 +43,7 @@ _STOPPED: Final = {
     "he": f"לא נקראו כלים נוספים: {LOOPED['he']}. אפשר לשאול במילים אחרות על מה שחסר.",
 }
 PLAINLY = (
-    "Your last reply held nothing but the syntax of a tool call. There is no such tool, and no tool can be "
+    "Your last reply held the syntax of a tool call and no answer. There is no such tool, and no tool can be "
     "called now. Answer the request in plain words, and say so where you cannot."
 )
 
@@ -57,6 +57,7 @@ class Written:
     call: Selection | None = None  # a call of a real tool that stood in the text
     handed: tuple[JsonObject, ...] = ()  # calls of the caller's own tools
     pages: tuple[ToolCall, ...] = ()  # calls of `read_result`
+    had_call: bool = False  # a call was taken out of it
 
     @property
     def is_refusal(self) -> bool:
@@ -134,7 +135,7 @@ async def _draft(journey: Journey, *, quiet: bool = False) -> Route | Written:
             await acting.read_pages(journey, written.pages)
             request = _request(journey, told, native=native)
             written = await _answer(journey, request, native=native, quiet=quiet)
-        if written.call is None and not written.handed and held_syntax_alone(written):
+        if written.call is None and not written.handed and lacks_answer(written):
             written = await write_plainly(journey, request)
     except ModelError as error:
         return unwritten(journey, error)
@@ -161,12 +162,22 @@ def held_syntax_alone(written: Written) -> bool:
     return not written.text and not written.is_refusal and bool(written.reply.text.strip())
 
 
+def lacks_answer(written: Written) -> bool:
+    """Whether nothing is left of the reply, or only the announcement of a call that was taken out of it."""
+    return held_syntax_alone(written) or (written.had_call and is_announcement(written.text))
+
+
 async def write_plainly(journey: Journey, request: ModelRequest) -> Written:
-    """The answer to the same request once more, in plain words and without tools."""
+    """The answer to the same request once more, in plain words and without tools.
+
+    Empty where there is none again: an announcement of one more call is no answer.
+    """
     journey.schedule(SystemTask.REFINE)
+    journey.end_part()
     messages = (*request.messages, Message(role="user", text=PLAINLY))
     again = replace(request, messages=messages, schema=None, tools=(), tool_choice=None)
-    return await write(journey, again)
+    written = await write(journey, again)
+    return replace(written, text="") if lacks_answer(written) else written
 
 
 def is_in_shape(journey: Journey, request: ModelRequest) -> bool:
@@ -300,7 +311,8 @@ def _written(journey: Journey, text: str, stopped: tuple[Invented, ...], reply: 
         journey.tell(
             SyntaxStopped(packet_id=journey.packet.packet_id, syntax=syntax, count=count, rerouted=rerouted)
         )
-    return Written(text=text.strip(), reply=reply, call=call, handed=handed)
+    had_call = any(one.is_call for one in stopped)
+    return Written(text=text.strip(), reply=reply, call=call, handed=handed, had_call=had_call)
 
 
 def _handed(one: Invented) -> JsonObject:
