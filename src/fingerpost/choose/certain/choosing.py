@@ -113,6 +113,8 @@ def choose_tool(
     part = narrowing.shortlist.needs[need] if need < len(narrowing.shortlist.needs) else text
     if _orders_change(part) and all(option.card.effect.value is Effect.READ for option in options):
         return Certain(option=None, reason="every offered tool only reads", alternatives=options)
+    if need and _is_for_model(part, options):
+        return Certain(option=None, reason="a language model has to do it", alternatives=options)
     asked = _of_the_asked_kind(options) if narrowing.signals.asks else options
     return _chosen(asked, narrowing.shortlist.fit, narrowing.signals.language, text)
 
@@ -175,11 +177,26 @@ _ORDERS: Final = re.compile(
     r"(?:(?:delete|remove|erase|rename|move|overwrite|send)\b|ו?ת?מחקי?(?!\w)|ו?ת?שלחי?(?!\w))",
     re.IGNORECASE,
 )
+_WORDING: Final = re.compile(
+    r"^\W{0,5}(?:and |then |please |can you |could you ){0,3}"
+    r"(?P<verb>(?:translate|summari[sz]e|explain|rewrite|rephrase|paraphrase|proofread|shorten|simplify)\b"
+    r"|ו?ת(?:רגם|רגמי|סכם|סכמי|סביר|סבירי)(?!\w)|ו?(?:סכם|סכמי|הסבר|הסבירי)(?!\w))",
+    re.IGNORECASE,
+)
 
 
 def _orders_change(text: str) -> bool:
     """It begins with an order to change something: a tool that only reads cannot do it."""
     return _ORDERS.match(text[:2000]) is not None
+
+
+def _is_for_model(part: str, options: tuple[Option, ...]) -> bool:
+    """It orders something done with text that is already there, and no offered tool does that to a text."""
+    order = _WORDING.match(part[:2000])
+    if order is None or not all(option.filled.missing for option in options):
+        return False
+    verb = order["verb"][:5].casefold()
+    return not any(verb in f"{option.card.name} {option.card.description}".casefold() for option in options)
 
 
 def _of_the_asked_kind(options: tuple[Option, ...]) -> tuple[Option, ...]:

@@ -11,6 +11,7 @@ import re
 from typing import Final
 
 from fingerpost.choose.guard.modes import Body
+from fingerpost.choose.guard.names import distinctive
 from fingerpost.choose.guard.verdicts import WAIT, Hide, Place, Verdict
 
 RULER: Final = r"\-=*~+%@—–═━─"
@@ -69,6 +70,27 @@ _CLOSER: Final = re.compile(
     re.IGNORECASE,
 )
 _BODY: Final = re.compile(r"\s{0,20}(?:`{3}\w{0,12}\s{0,9})?(?:\[\s{0,9})?(?:\{|[^\W\d][\w.]{1,80}\()")
+_ASIDE_VERBS: Final = ("calling", "invoking", "using", "running", "executing")
+_ASIDE: Final = re.compile(
+    rf"\((?:{'|'.join(_ASIDE_VERBS)})[ ](?:the |a )?(?P<before>(?:tool|function):? )?"
+    r"[`'\"]?(?P<name>[\w.\-/]{2,80}?)[`'\"]?(?P<behind> (?:tool|function))?"
+    r"(?:[ ][^()\n]{0,80}?)?[ ]?(?:\.{2,3}|…)[ ]?\)",
+    re.IGNORECASE,
+)
+
+
+def examine_aside(place: Place) -> Verdict | None:
+    """`Sure! (calling brew_tea...)`: an aside that says which tool is at work; None: none."""
+    if not place.takes_unknown:
+        return None
+    rest, complete = place.ahead(place.at, _LONGEST)
+    found = _ASIDE.match(rest)
+    if found is not None:
+        named = distinctive(found["name"]) or found["before"] or found["behind"]
+        return Hide(place.at + found.end(), "marker") if named else None
+    written = rest[1:].casefold()
+    begun = any(verb.startswith(written) or written.startswith(f"{verb} ") for verb in _ASIDE_VERBS)
+    return WAIT if begun and not complete and "\n" not in rest and ")" not in rest else None
 
 
 def examine_delimiter(place: Place) -> Verdict | None:

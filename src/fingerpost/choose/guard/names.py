@@ -23,7 +23,9 @@ _TOOL_SPACE: Final = re.compile(r"(?:functions?|tools|default_api|multi_tool_use
 _DOING: Final = re.compile(
     r"(?:get|set|make|create|search|find|send|list|read|write|fetch|query|run|call|look(?:up)?|check|add|delete|remove"
     r"|update|open|close|show|play|turn|book|order|schedule|ask|execute|browse|use|apply|replace|generate|calculate"
-    r"|compute|convert|translate|web|recall|remember|store|save|retrieve|load|start|stop|attempt|invoke)"
+    r"|compute|convert|translate|brew|cook|compose|summari[sz]e|analy[sz]e|navigate|reserve|cancel|submit|notify"
+    r"|insert|append|rename|verify|validate|transcribe|extract|consult|perform|locate|recommend|inspect|publish"
+    r"|subscribe|describe|activate|dispatch|prepare|assign|web|recall|remember|store|save|retrieve|load|start|stop|attempt|invoke)"
     r"(?:_\w{2,80}|[A-Z]\w{2,80})"
 )
 _SEPARATOR: Final = re.compile(r"\.|/|::?|__")

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from fingerpost.choose.guard.code import closing_of, examine_code
-from fingerpost.choose.guard.delimiters import RULER, examine_delimiter
+from fingerpost.choose.guard.delimiters import RULER, examine_aside, examine_delimiter
 from fingerpost.choose.guard.fold import Fold
 from fingerpost.choose.guard.lines import examine_line
 from fingerpost.choose.guard.markers import examine_marker
 from fingerpost.choose.guard.names import Names
 from fingerpost.choose.guard.reading import LONGEST_BLOCK
-from fingerpost.choose.guard.spoken import LABELS, LITERALS, SPOKEN, examine_spoken
+from fingerpost.choose.guard.spoken import LABELS, LITERALS, SPOKEN, examine_bold_label, examine_spoken
 from fingerpost.choose.guard.square import examine_square
 from fingerpost.choose.guard.values import examine_brace
 from fingerpost.choose.guard.verdicts import WAIT, Hide, Mode, Pass, Place, Show, Verdict, Wait
@@ -179,6 +179,11 @@ class Scanner:
         delimiter = None if sign[0] == "`" else examine_delimiter(place)
         if delimiter is not None:
             return delimiter
+        aside = (
+            examine_aside(place) if sign == "(" else examine_bold_label(place) if sign[:2] == "**" else None
+        )
+        if aside is not None:
+            return aside
         if _PLAIN_SIGN.fullmatch(sign):
             grows = place.at + len(sign) == len(place.text) and not place.final and sign[0] not in "(«"
             return WAIT if grows else Show(place.at + len(sign))

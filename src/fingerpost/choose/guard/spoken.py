@@ -48,6 +48,14 @@ _LONGEST_HEADER: Final = 260
 _FLOWER_CLOSER: Final = re.compile(r"✿RESULT✿|✿RETURN✿:?", re.IGNORECASE)
 _RETURN: Final = re.compile(r"✿RETURN✿:?", re.IGNORECASE)
 _THOUGHT_END: Final = re.compile("◁/think▷")
+_LABEL_WORDS: Final = tuple(label.removesuffix(":") for label in LABELS)
+_BOLD_LABEL: Final = re.compile(
+    rf"\*{{2,3}}(?:{'|'.join(map(re.escape, _LABEL_WORDS))})(?::\*{{2,3}}|\*{{2,3}}:)", re.IGNORECASE
+)
+_LONGEST_BOLD: Final = 40
+_TO_VALUE: Final = re.compile(r"[ *`]{0,6}(?:\n\s{0,9})?(?P<fence>`{3}\w{0,12}\s{1,9})?(?=[{\[])")
+_TO_VALUE_BEGUN: Final = re.compile(r"[ *`]{0,6}(?:\n\s{0,9})?(?:`{1,3}|`{3}\w{0,12}\s{0,9})?")
+_FENCE_END: Final = re.compile(r"\s{0,9}`{3}")
 
 
 def examine_spoken(place: Place) -> Verdict:
@@ -75,13 +83,16 @@ def examine_spoken(place: Place) -> Verdict:
 
 def _labelled(place: Place, end: int) -> Verdict:
     """`Let me see. tool_call: {…}`: the label goes with the value behind it."""
-    rest, complete = place.ahead(end, 12)
-    if not rest.strip(" *`") and not complete:
+    rest, complete = place.ahead(end, 40)
+    if not complete and _TO_VALUE_BEGUN.fullmatch(rest):
         return WAIT
-    start = end + len(rest) - len(rest.lstrip(" *`"))
-    if place.text[start : start + 1] not in ("{", "["):
+    found = _TO_VALUE.match(rest)
+    if found is None:
         return Show(end)
+    start = end + found.end()
     verdict = examine_json(replace(place, at=start))
+    if isinstance(verdict, Hide) and verdict.mode is None and found["fence"]:
+        return _with_fence(place, verdict)
     if isinstance(verdict, Hide) or verdict is WAIT:
         return verdict
     length = value_end(place.text[start : place.limit], 0)
@@ -89,6 +100,32 @@ def _labelled(place: Place, end: int) -> Verdict:
     if length is None or not said or not has_call_shape(place.text[start : start + length]):
         return Show(end)
     return Hide(start + length, "json")
+
+
+def _with_fence(place: Place, value: Hide) -> Verdict:
+    """The value with the end of the code block it is in."""
+    rest, complete = place.ahead(value.to, 12)
+    closing = _FENCE_END.match(rest)
+    if closing is None and not complete and not rest.strip("` \t\n"):
+        return WAIT
+    return value if closing is None else replace(value, to=value.to + closing.end())
+
+
+def examine_bold_label(place: Place) -> Verdict | None:
+    """`Let me see. **Tool call**: {…}`: a label in bold goes like a plain one; None: no such label."""
+    if place.about:
+        return None
+    rest, complete = place.ahead(place.at, _LONGEST_BOLD)
+    found = _BOLD_LABEL.match(rest)
+    if found is not None:
+        verdict = _labelled(place, place.at + found.end())
+        return None if isinstance(verdict, Show) else verdict
+    written = rest.lstrip("*").casefold()
+    begun = (
+        word.startswith(written) or (written.startswith(word) and not written[len(word) :].strip("*:"))
+        for word in _LABEL_WORDS
+    )
+    return WAIT if not complete and any(begun) else None
 
 
 def _flower(place: Place, word: str, end: int) -> Verdict:

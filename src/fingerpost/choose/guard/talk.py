@@ -120,7 +120,9 @@ _COURTESY: Final = re.compile(
     r"|בטח|בוודאי|ודאי|כמובן|בסדר|אין בעיה|מיד|הנה)\W*",
     re.IGNORECASE,
 )
-_LOOKING: Final = r"(?:check|look|search|call|fetch|query|retriev|us|runn?|invok|consult|pull|get)(?:e|t?ing)?"
+_LOOKING: Final = (
+    r"(?:check|look|search|call|fetch|query|retriev|us|runn?|invok|consult|pull|get)(?:e|t?ing)?"
+)
 _SOON: Final = re.compile(
     r"\blet me\b(?! (?:know|explain|be\b))|\blet(?:'|’)?s\b|\bi(?:(?:'|’)?ll| will)\b(?! (?:be|not|never)\b)"
     rf"|\bi(?:(?:'|’)?m| am) (?:going to\b|(?:now )?{_LOOKING}\b)|\bi (?:need|have) to {_LOOKING}\b"
@@ -132,7 +134,7 @@ _SOON: Final = re.compile(
 
 
 def is_announcement(text: str) -> bool:
-    """Whether a text only leads in to something that does not follow: "Let me check.", "Sure, one moment:"."""
+    """Whether a text only leads in to something that does not follow: "Sure. Let me check."."""
     said = text.strip()
     return 0 < len(said) <= LONGEST_ANNOUNCEMENT and all(map(_announces, _BETWEEN_SENTENCES.split(said)))
 
