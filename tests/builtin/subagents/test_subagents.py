@@ -39,7 +39,9 @@ Script = Callable[[str, int], Line | Any]
 
 def prompt_of(request: ModelRequest) -> str:
     """What the person (or the parent) asked in this request to the model."""
-    return next(message.text for message in request.messages if message.role == "user")
+    said = [message.text for message in request.messages if message.role == "user"]
+    behind_tools = [text.partition("# REQUEST\n")[2] for text in said if "# REQUEST\n" in text]
+    return behind_tools[-1] if behind_tools else said[0]
 
 
 def results_in(request: ModelRequest) -> str:
