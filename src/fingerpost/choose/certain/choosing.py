@@ -32,7 +32,7 @@ SURE_FIT: Final = 0.7  # above it a tool is used even where a model could have d
 ASKING_FIT: Final = 0.5  # below it nobody is asked for a tool's arguments
 ALMOST_AS_NEAR: Final = 0.8  # of the best score: a tool whose arguments are all there goes before it
 CLEARLY_BETTER: Final = 1.15  # times the score of the next
-CLEARLY_BETTER_TO_READ: Final = 1.1  # for a tool that only reads: a wrong one does no harm
+CLEARLY_BETTER_TO_READ: Final = 1.1  # for a read with all its values: a wrong one does no harm
 NEAR_ENOUGH: Final = (
     0.55  # of the best score: further behind, filling its arguments does not make a tool right
 )
@@ -256,7 +256,7 @@ def _best(kept: list[Option]) -> tuple[Option | None, str]:
         return None, "no offered tool takes what the request names"
     if len(kept) == 1:
         return kept[0], "only this tool takes what the request says"
-    reads = kept[0].card.effect.value is Effect.READ
+    reads = kept[0].is_sure and kept[0].card.effect.value is Effect.READ
     if kept[0].score >= (CLEARLY_BETTER_TO_READ if reads else CLEARLY_BETTER) * kept[1].score:
         return kept[0], "it stands clearly nearer to the request than the next"
     return None, "several tools would do"
