@@ -83,7 +83,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "B8": Requirement("Tool sets by persona"),
     "B9": Requirement(
         "Remote tools over HTTP with the caller's API key; the server's errors as they are",
-        "a server that lists its tools only to a caller's own key needs a service account in `headers`",
+        "a server that refuses to connect without a caller's key needs a service account in `headers`",
     ),
     "B10": Requirement("Tools by user, usage analytics, adapting instructions, chains"),
     "B11": Requirement(

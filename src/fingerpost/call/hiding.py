@@ -18,6 +18,7 @@ from fingerpost.records import HiddenTool, Scope, ToolCard
 from fingerpost.settings import RuleSettings
 
 SCOPE: Final = "scope of the caller"
+OWN_KEY: Final = "the caller's own key"
 
 
 def hidden_tools(
@@ -30,11 +31,21 @@ def hidden_tools(
     source: str = "fingerpost.toml",
 ) -> dict[str, HiddenTool]:
     """The tools this caller may never call, by key, each with the rule that says so."""
+    cards = tuple(cards)
+    own = frozenset(key for scope in scopes for key in scope.personal)
+    hidden = {
+        card.key: HiddenTool(
+            tool=card.key, rule=OWN_KEY, reason="it was not listed to this key", personal=True
+        )
+        for card in cards
+        if card.personal and card.key not in own
+    }
     if not scopes and not any(rule.verdict == "deny" for rule in rules):
-        return {}
+        return hidden
     names = rule_names(rules, source)
-    hidden: dict[str, HiddenTool] = {}
     for card in cards:
+        if card.key in hidden:
+            continue
         if not any(within(scopes, card.server, card.key, effect) for effect in card.effects):
             hidden[card.key] = HiddenTool(
                 tool=card.key, rule=SCOPE, reason="it is outside of what you may use"

@@ -191,7 +191,7 @@ class CallPath:
         jobs: list[Job[Outcome]] = []
         writes: set[str] = set()
         for wish, context in wishes:
-            card, arguments, effect = self._meant(wish)
+            card, arguments, effect = self._meant(wish, context)
             write = call_fingerprint("", card.key, arguments) if card is not None else None
             if write is not None and effect is not Effect.READ and write in writes:
                 jobs.append(Job("", Effect.READ, partial(self._refuse_repeated, wish, context)))
@@ -202,8 +202,8 @@ class CallPath:
             jobs.append(Job(server, effect, partial(self.call, wish, context)))
         return await in_parallel(jobs)
 
-    def _meant(self, wish: ToolCall) -> tuple[ToolCard | None, JsonObject, Effect]:
-        found = resolve(wish, self._catalog.snapshot)
+    def _meant(self, wish: ToolCall, context: CallContext) -> tuple[ToolCard | None, JsonObject, Effect]:
+        found = resolve(wish, self._catalog.seen_with(context.scopes))
         if isinstance(found, NotFound):
             return None, wish.arguments, Effect.READ
         operation = found.arguments.get("operation")
@@ -273,7 +273,7 @@ class CallPath:
     # -- from words to a call -----------------------------------------------------------------------
 
     def _prepare(self, wish: ToolCall, context: CallContext, endings: Endings) -> Ready | Outcome:
-        found = resolve(wish, self._catalog.snapshot)
+        found = resolve(wish, self._catalog.seen_with(context.scopes))
         if isinstance(found, NotFound):
             outcome = self._not_there(wish, found, context, endings)
             self._refuse(context, outcome)
@@ -318,7 +318,7 @@ class CallPath:
 
         A call may have waited for a person, or for its server, which came back with something else.
         """
-        card = self._catalog.snapshot.get(call.tool)
+        card = self._catalog.whole.get(call.tool)
         if card is not None and card.fingerprint == (call.definition_fingerprint or card.fingerprint):
             return
         wish = ToolCall(name=call.tool, arguments={})
@@ -328,10 +328,10 @@ class CallPath:
         message = f"{call.tool} {what} while this call waited; it was not called"
         raise CallError(message, hint="Look at the tool as it is now, then make the call again.")
 
-    def check(self, wish: ToolCall) -> Checked:
+    def check(self, wish: ToolCall, scopes: Sequence[Scope] = ()) -> Checked:
         """What would become of the call's name and arguments. Nothing runs, nobody is asked or told."""
         repair = self._settings.flags.argument_repair
-        return check(wish, self._catalog.snapshot, self._servers.precheck, repair=repair)
+        return check(wish, self._catalog.seen_with(scopes), self._servers.precheck, repair=repair)
 
     async def _infeasible(self, call: Call, endings: Endings) -> Outcome | None:
         """How the call would fail now, where its server is ours and can tell: no person is asked for that."""
@@ -419,7 +419,7 @@ class CallPath:
 
         Raises `CallError`.
         """
-        card = self._catalog.snapshot.get(pending.tool)
+        card = self._catalog.whole.get(pending.tool)
         if card is None:
             message = f"{pending.pending_id} cannot be edited: its tool is not available now"
             raise CallError(message, hint="approve or reject it as it is")
@@ -449,6 +449,7 @@ class CallPath:
             asker=pending.asker,
             packet_id=pending.packet_id or context.packet_id,
             cancelled=(),  # the person decided about this very call
+            scopes=self._scopes_to_resume(pending, context),
             # What a person edited is another call than the one the key was given for.
             idempotency_key=pending.idempotency_key if pending.edited_arguments is None else None,
             doubt=pending.reason,  # what one was asked about runs by the grant, whatever the rules say now
@@ -459,6 +460,13 @@ class CallPath:
         if await self._ended_in_the_dark(context):
             return Endings(wish, context).unknown(pending)
         return await self.call(wish, context, passage)
+
+    def _scopes_to_resume(self, pending: Pending, context: CallContext) -> tuple[Scope, ...]:
+        """A tool listed to its caller's own key alone is still there for the call they made with it."""
+        card = self._catalog.whole.get(pending.tool)
+        if card is None or not card.personal:
+            return context.scopes
+        return (*context.scopes, Scope(personal=(pending.tool,)))
 
     async def _ended_in_the_dark(self, context: CallContext) -> bool:
         """Whether an attempt of this call began and nobody knows how it ended.
@@ -519,7 +527,7 @@ class CallPath:
 
         However its name was written, a call falls back to the same tools.
         """
-        card = self._catalog.snapshot.get(call.tool)
+        card = self._catalog.whole.get(call.tool)
         if card is None or not may_have_more_fallbacks(card):
             return
         idle = [status.name for status in self._servers.statuses if status.state is ServerState.IDLE]
@@ -541,7 +549,7 @@ class CallPath:
                     yield call_of(target, made.arguments, made.repairs)
 
     def _latency(self, call: Call) -> LatencyProfile | None:
-        card = self._catalog.snapshot.get(call.tool)
+        card = self._catalog.whole.get(call.tool)
         return None if card is None else card.intelligence.latency
 
     async def _permit_fallback(self, call: Call, context: CallContext) -> Permit | None:
@@ -559,7 +567,7 @@ class CallPath:
             if not execution.attempts:  # nothing was sent: a loop, for one
                 self._refuse(context, outcome)
             return outcome
-        card = self._catalog.snapshot.get(execution.call.tool) or ready.card
+        card = self._catalog.whole.get(execution.call.tool) or ready.card
         cut = await fitted(execution.result, card, context, self._settings)
         if cut.handle is not None:
             await self.results.keep(context.call_id, execution.result, caller=context.caller)

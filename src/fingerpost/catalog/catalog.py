@@ -9,6 +9,7 @@ makes neither.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from fingerpost.catalog import absence
 from fingerpost.catalog.absence import Absence
@@ -25,6 +26,7 @@ from fingerpost.records import (
     Listing,
     Pin,
     Quarantined,
+    Scope,
     ToolCard,
     UsageProfile,
     utc_now,
@@ -33,6 +35,7 @@ from fingerpost.settings.model import FlagSettings, ToolOverride
 
 _NO_FLAGS_SET = FlagSettings()
 _NOTHING = Snapshot()
+SEEN_KEPT = 32  # snapshots of callers with a key of their own
 
 
 class Catalog:
@@ -62,18 +65,54 @@ class Catalog:
         self._shut_servers: Mapping[str, str] = {}
         self._announced: dict[str, str] = {}  # the changed fingerprint last told about, by key
         self._version = 0
-        self._snapshot: Snapshot | None = Snapshot()
+        self._snapshot = self._whole = Snapshot()
+        self._outdated = False
+        self._seen_with: dict[frozenset[str], Snapshot] = {}  # by the tools listed to a caller's own key
 
     # -- what is there ------------------------------------------------------------------------------------
 
     @property
     def snapshot(self) -> Snapshot:
-        """The tools that may be listed and called. The same object until something changes."""
-        if self._snapshot is None:
-            cards = [card for server in self._seen for card in self._listed(server).values()]
-            named = told_apart(sorted(cards, key=lambda card: card.key), self._unprefixed)
-            self._snapshot = Snapshot(version=self._version, cards=link(named))
+        """The tools that all callers may be told of. The same object until something changes.
+
+        Those listed only to a caller's own key are not among them: `whole` has them.
+        """
+        self._make_snapshots()
         return self._snapshot
+
+    @property
+    def whole(self) -> Snapshot:
+        """The snapshot with the tools that single callers alone may see: only for what tells these apart."""
+        self._make_snapshots()
+        return self._whole
+
+    def seen_with(self, scopes: Iterable[Scope]) -> Snapshot:
+        """The snapshot with those of the tools listed to callers' own keys that these scopes name."""
+        if self.whole is self._snapshot:
+            return self._snapshot
+        theirs = frozenset(key for scope in scopes for key in scope.personal)
+        if not theirs:
+            return self._snapshot
+        seen = self._seen_with.get(theirs)
+        if seen is None:
+            if len(self._seen_with) >= SEEN_KEPT:
+                self._seen_with.clear()
+            cards = tuple(card for card in self._whole.cards if not card.personal or card.key in theirs)
+            seen = self._seen_with[theirs] = Snapshot(version=self._version, cards=cards)
+        return seen
+
+    def _make_snapshots(self) -> None:
+        if not self._outdated:
+            return
+        cards = [card for server in self._seen for card in self._listed(server).values()]
+        named = told_apart(sorted(cards, key=lambda card: card.key), self._unprefixed)
+        common = link([card for card in named if not card.personal])
+        self._snapshot = self._whole = Snapshot(version=self._version, cards=common)
+        if len(common) < len(named):
+            personal = tuple(card for card in named if card.personal)
+            self._whole = Snapshot(version=self._version, cards=(*common, *personal))
+        self._seen_with.clear()
+        self._outdated = False
 
     @property
     def quarantined(self) -> tuple[Quarantined, ...]:
@@ -124,9 +163,10 @@ class Catalog:
         server, prefix = listing.server, listing.prefix
         same_names = prefix is (server not in self._unprefixed)
         known = self._seen.get(server, {}) if same_names else {}
-        return tuple(
+        made = (
             self._maker.make(server, definition, known, prefix=prefix) for definition in listing.definitions
         )
+        return tuple(_marked(one, listing.personal) for one in made)
 
     def replace_server(self, listing: Listing, studied: Sequence[ToolCard | Refusal] | None = None) -> Diff:
         """The tools of this server are now these, and no others. `studied`: what `study` said of them."""
@@ -173,7 +213,7 @@ class Catalog:
                 server = cards[key].server
                 made = self._maker.make(server, cards[key].definition, prefix=server not in self._unprefixed)
                 if isinstance(made, ToolCard):
-                    cards[key] = made
+                    cards[key] = replace(made, personal=cards[key].personal)
         return self._changed(difference(before, self._all_listed()))
 
     # -- switched off by a person -------------------------------------------------------------------------
@@ -272,7 +312,7 @@ class Catalog:
     def _changed(self, diff: Diff) -> Diff:
         if diff:
             self._version += 1
-            self._snapshot = None
+            self._outdated = True
             self._events.emit(
                 CatalogChanged(
                     catalog_version=self._version,
@@ -311,6 +351,12 @@ class Catalog:
         near = self.snapshot.near(key)
         hint = f"Did you mean {', '.join(near)}?" if near else None
         return UnknownTool(f"{key}: {message}", hint=hint)
+
+
+def _marked(made: ToolCard | Refusal, personal: frozenset[str]) -> ToolCard | Refusal:
+    if isinstance(made, ToolCard) and made.personal is not (made.name in personal):
+        return replace(made, personal=made.name in personal)
+    return made
 
 
 def _drop(server: str, refusal: Refusal) -> DroppedTool:

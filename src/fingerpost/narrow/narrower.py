@@ -240,4 +240,4 @@ def _eligible(columns: Columns, request: NarrowRequest) -> Rows:
 
 
 def _hidden(request: NarrowRequest) -> tuple[HiddenTool, ...]:
-    return tuple(request.hidden[key] for key in sorted(request.hidden))
+    return tuple(request.hidden[key] for key in sorted(request.hidden) if not request.hidden[key].personal)

@@ -19,10 +19,11 @@ class Scope:
     effects: tuple[Effect, ...] = ()
     profile: str | None = None  # the profile whose bounds these are
     delegated: bool = False  # what an agent may use under that profile, in place of the profile's own bounds
+    personal: tuple[str, ...] = ()  # tools (keys) that a server listed to this caller's own key: no bound
 
     @property
     def bounded(self) -> bool:
-        return bool(self.servers or self.tools or self.effects)
+        return bool(self.servers or self.tools or self.effects or self.personal)
 
 
 class Right(StrEnum):

@@ -119,6 +119,7 @@ class HiddenTool:
     tool: str
     rule: str
     reason: str = ""
+    personal: bool = False  # listed to other callers' own keys: it is not even named
 
 
 @frozen

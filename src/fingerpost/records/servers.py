@@ -117,6 +117,7 @@ class Listing:
     instructions: str | None = None
     prefix: bool = True
     truncated: str | None = None  # why the list was cut, when it was
+    personal: frozenset[str] = frozenset()  # names of tools listed only to callers with a key of their own
 
 
 @frozen

@@ -182,6 +182,7 @@ class ToolCard:
     operations: Mapping[str, Effect] = field(default_factory=dict[str, Effect])  # where they differ, written
     cache_seconds: Known[float] = Known(0.0, Source.DEFAULT)  # how long a read may be answered from memory
     retry: RetryRule = field(default_factory=RetryRule)
+    personal: bool = False  # listed only to callers with a key of their own: seen by those alone
 
     def effect_of(self, operation: str | None) -> Effect:
         """What one operation of it does; the tool's own effect where nothing else is written."""

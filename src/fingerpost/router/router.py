@@ -24,6 +24,7 @@ from fingerpost.call.execution import Background, BreakerState
 from fingerpost.call.lessons import lesson
 from fingerpost.call.path import CallPath
 from fingerpost.catalog import Catalog, Snapshot
+from fingerpost.catalog.names import tool_key
 from fingerpost.errors import (
     CallError,
     ConfigError,
@@ -46,6 +47,7 @@ from fingerpost.records import (
     Outcome,
     Pending,
     Pin,
+    Principal,
     Scope,
     ServerSpec,
     ServerState,
@@ -81,6 +83,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("fingerpost.router")
 
+OWN_LISTS_S = 5.0  # a request waits so long for what servers list to its caller's own key
 FIRST_CONNECT_S = 10.0  # a request waits so long for servers; whoever is later joins for the next one
 
 
@@ -265,13 +268,13 @@ class Router:
         async with self._request():
             await self._arrivals.connect_idle(wanted.get("server"))
             guide = await self._ready_guide()
-            return await guide.narrow(self.tools, text, **self.profiles.applied(wanted))
+            return await guide.narrow(self.catalog.whole, text, **self.profiles.applied(wanted))
 
     async def settle(self, seconds: float) -> bool:
         """Wait, at most so long, until every tool can be compared by meaning and not by words alone."""
         async with self._request():
             guide = await self._ready_guide()
-            return await guide.settle(self.tools, seconds)
+            return await guide.settle(self.catalog.whole, seconds)
 
     async def route(self, text: str, **asking: Unpack[Asking]) -> Route:
         """Answer a request: narrow, choose, call, answer. How it ended, or where it waits, is a `Route`."""
@@ -352,7 +355,7 @@ class Router:
                 calls=self.calls,
                 guide=guide,
                 pool=self._ready_pool(),
-                snapshot=lambda: self.tools,
+                snapshot=lambda: self.catalog.whole,
                 tasks=self._tasks,
                 switches=self.switches,
                 learn=self.learn,
@@ -575,20 +578,34 @@ class Router:
 
     @property
     def tools(self) -> Snapshot:
-        """Every tool there is right now; the view does not change under its reader."""
+        """Every tool there is right now; the view does not change under its reader.
+
+        What servers list only to callers' own keys is not among them (`with_own_tools`).
+        """
         return self.catalog.snapshot
+
+    async def with_own_tools(self, principal: Principal, authorization: str | None) -> Principal:
+        """The caller with what servers set up for it list to this key of theirs: they alone see that."""
+        if authorization is None:
+            return principal
+        who = f"{principal.kind}:{principal.name}"
+        found = await self.servers.own_tools(who, authorization, timeout=OWN_LISTS_S)
+        if not found:
+            return principal
+        keys = tuple(tool_key(server, name) for server, name in found)
+        return replace(principal, scope=replace(principal.scope, personal=keys))
 
     def view(
         self, *, caller: str | None = None, profile: str | None = None, scopes: tuple[Scope, ...] = ()
     ) -> View:
         """The tools this caller may see and call. Worked out once for each until the catalog changes."""
-        return self._sight.of(self.tools, caller, profile, scopes)
+        return self._sight.of(self.catalog.whole, caller, profile, scopes)
 
     async def look(
         self, *, caller: str | None = None, profile: str | None = None, scopes: tuple[Scope, ...] = ()
     ) -> View:
         """The same, worked out in a thread: many tools against many rules take a while."""
-        return await self._sight.look(self.tools, caller, profile, scopes)
+        return await self._sight.look(self.catalog.whole, caller, profile, scopes)
 
     async def accept(self, key: str, *, by: str, fingerprint: str) -> Pin:
         """A person accepts the changed definition of a quarantined tool; it is offered again.

@@ -190,24 +190,32 @@ class Connection:
 
     async def list_tools(self) -> Listing:
         """All tools, page by page. A server that knows no tools/list simply has none."""
+        listing = await self._read_tools(None)
+        self.mirror(listing)
+        return listing
+
+    async def list_tools_with(self, authorization: str) -> Listing:
+        """The tools the server lists to a caller with this key."""
+        return await self._read_tools(Passage(authorization=authorization))
+
+    async def _read_tools(self, passage: Passage | None) -> Listing:
 
         async def ask_page(cursor: str | None) -> dict[str, Any]:
             try:
-                return await self.fetch("tools/list", {} if cursor is None else {"cursor": cursor})
+                params = {} if cursor is None else {"cursor": cursor}
+                return await self._send("tools/list", params, passage, None, Clock(), ours=True)
             except ToolFailed as error:
                 if error.code == METHOD_NOT_FOUND and cursor is None:
                     return {"tools": []}
                 raise
 
-        listing = await read_listing(
+        return await read_listing(
             self._spec,
             ask_page,
             self._limits,
             modern=self.modern,
             instructions=self._client.instructions,
         )
-        self.mirror(listing)
-        return listing
 
     def mirror(self, listing: Listing) -> None:
         """Learn from a listing which arguments are repeated as headers."""

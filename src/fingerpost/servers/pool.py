@@ -346,6 +346,26 @@ class Servers:
             return
         raise ToolTimeout(f"{name} did not list its tools within {seconds:g} s", server=name)
 
+    async def own_tools(
+        self, caller: str, authorization: str, *, timeout: float
+    ) -> tuple[tuple[str, str], ...]:
+        """Server and name of each tool that is listed only to this caller's own key.
+
+        Servers set up for callers' keys are asked side by side, each at most for so long; a list is kept
+        for a short time.
+        """
+        found: list[tuple[str, str]] = []
+
+        async def ask(supervisor: Supervisor) -> None:
+            names = await supervisor.own_tools(caller, authorization, timeout=timeout)
+            found.extend((supervisor.spec.name, name) for name in names)
+
+        async with anyio.create_task_group() as tasks:
+            for supervisor in self._supervisors.values():
+                if supervisor.usable and supervisor.wants_own_keys:
+                    tasks.start_soon(ask, supervisor)
+        return tuple(sorted(found))
+
     def look_again(self) -> None:
         """Somebody looks at the tools: lists that may have changed without a word are read behind it."""
         for supervisor in self._supervisors.values():

@@ -11,6 +11,7 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 import anyio
@@ -25,13 +26,20 @@ from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, Listing, ServerSpec, ServerState
 from fingerpost.servers.backoff import Backoff, wait_before
 from fingerpost.servers.connection import Connection
-from fingerpost.servers.failures import Broken, SessionLost, from_exception, is_loss, setback_of
+from fingerpost.servers.failures import (
+    Broken,
+    SessionLost,
+    from_exception,
+    is_loss,
+    setback_of,
+)
 from fingerpost.servers.heartbeat import keep_probing
 from fingerpost.servers.isolated import Isolated
 from fingerpost.servers.lifeline import STRAYS_HINT, Lifeline, Pace, Setback
 from fingerpost.servers.materials import CHANGED, Kind, Shelf
 from fingerpost.servers.opening import Surroundings, open_connection
 from fingerpost.servers.own_era import OwnEra
+from fingerpost.servers.own_lists import NOTE, REFUSALS, OwnLists
 from fingerpost.servers.ring import Ring
 from fingerpost.servers.standing import Standing, flaw_of
 from fingerpost.servers.watches import Watches
@@ -72,6 +80,9 @@ class Supervisor:
         self.watches = Watches(spec.name, reconnect_max=limits.reconnect_max)
         self.isolated = Isolated(spec, shared.around, self._hear)
         self.own_era = OwnEra(spec, shared.around)
+        self._own_lists = OwnLists()
+        self._common = Listing(server=spec.name)  # what it lists without a caller's key
+        self._refused = False  # to list without one
         self.connection: Connection | None = None
         self.started = False
         self.shut = False  # switched off by a person while we run
@@ -193,10 +204,49 @@ class Supervisor:
             self._stale.set()
 
     async def _list(self, connection: Connection) -> Listing:
-        listing = await connection.list_tools()
-        await self._shared.study(listing)
+        try:
+            common = await connection.list_tools()
+            self._refused = False
+        except REFUSALS:
+            if not self._may_want_own_keys or connection.lifeline.setback is not None:
+                raise
+            self._refused = True
+            common = Listing(server=self.spec.name, prefix=self.spec.prefix)
         self._listed_at = anyio.current_time()
+        self._common = common
+        return await self._with_own_lists(connection)
+
+    async def _with_own_lists(self, connection: Connection) -> Listing:
+        """What it lists to all, and to callers with a key of their own."""
+        if not self.wants_own_keys:
+            await self._shared.study(self._common)
+            return self._common
+        listing = self._own_lists.added_to(self._common, most=self._limits.tools_per_server)
+        connection.mirror(listing)
+        await self._shared.study(listing)
         return listing
+
+    @property
+    def _may_want_own_keys(self) -> bool:
+        """Whether a refusal to list means that a caller's key is wanted, and not that ours is wrong."""
+        ours = any(name.casefold() == "authorization" for name in self.spec.headers)
+        return self.wants_own_keys and not ours
+
+    @property
+    def wants_own_keys(self) -> bool:
+        """Whether callers' own keys go to this server and it lists nothing without one."""
+        return self.spec.forward_authorization and not self._common.definitions
+
+    async def own_tools(self, caller: str, authorization: str, *, timeout: float) -> frozenset[str]:
+        """The names of the tools it lists to this caller's own key; they are in the listing then."""
+        connection = self.connection
+        if connection is None or not self.wants_own_keys:
+            return frozenset()
+        ask = partial(connection.list_tools_with, authorization)
+        if await self._own_lists.read(caller, authorization, ask, seconds=timeout):
+            async with self._listing_lock:
+                self._take(await self._with_own_lists(connection))
+        return self._own_lists.names(caller, authorization, self.listing or self._common)
 
     def _go_up(self, connection: Connection, *, milliseconds: float) -> None:
         self.connection = connection
@@ -206,6 +256,9 @@ class Supervisor:
 
     def _show_listing(self) -> None:
         reason = flaw_of(self.listing)
+        if reason is None and self.wants_own_keys:
+            self.standing.move(ServerState.READY, NOTE)
+            return
         self.standing.move(ServerState.READY if reason is None else ServerState.DEGRADED, reason)
 
     async def _serve(self, connection: Connection, tasks: TaskGroup) -> None:
@@ -260,7 +313,7 @@ class Supervisor:
 
     def _may_have_changed(self, seconds: float) -> bool:
         """A server that says when its list changes is believed; a long list is read less often."""
-        if self.connection is None or self.connection.announces("tools"):
+        if self.connection is None or (self.connection.announces("tools") and not self._refused):
             return False
         return anyio.current_time() - self._listed_at > max(seconds, SECONDS_PER_TOOL * self.tool_count)
 

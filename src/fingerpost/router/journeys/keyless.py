@@ -177,7 +177,8 @@ async def answer_with_routing_off(journey: Journey) -> Route:
 def _abilities(journey: Journey) -> list[str]:
     """One tool of each server, to show what there is; rather one that reads."""
     first: dict[str, str] = {}
-    for card in sorted(journey.house.snapshot().cards, key=lambda card: card.effect.value is not Effect.READ):
+    cards = (card for card in journey.house.snapshot().cards if not card.personal)
+    for card in sorted(cards, key=lambda card: card.effect.value is not Effect.READ):
         first.setdefault(card.server, card.key)
     return list(first.values())[:MOST_ABILITIES]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
@@ -187,7 +187,7 @@ class Counter:
 
     async def route(self, request: ApiRequest) -> Narrowed:
         wanted: Narrow = request.body
-        await self._meet_servers()
+        request = await self._met_servers(request)
         reach = self._reach(request, wanted)
         if wanted.server is not None:
             await self._check_server(wanted.server, request.principal.name, reach)
@@ -202,11 +202,11 @@ class Counter:
             about=wanted.about,
             history=_messages(wanted.history),
         )
-        return _narrowed(narrowing, self._router.tools)
+        return _narrowed(narrowing, self._router.catalog.seen_with(reach.scopes))
 
     async def ask(self, request: ApiRequest) -> dict[str, Any] | Streaming:
         wanted: Ask = request.body
-        await self._meet_servers()
+        request = await self._met_servers(request)
         asking = self._asking(request, wanted)
         asked = self._questions.take(request.principal.name, wanted.answers)
         if not prefers_events(request.headers):
@@ -244,7 +244,7 @@ class Counter:
 
     async def call(self, request: ApiRequest) -> Outcome:
         wanted: Call = request.body
-        await self._meet_servers()
+        request = await self._met_servers(request)
         reach = self._reach(request, wanted)
         name = request.principal.name
         view = await self._router.look(caller=name, profile=reach.profile, scopes=reach.scopes)
@@ -291,12 +291,17 @@ class Counter:
                 raise Problem(404, "There is no such server", detail)
         self._router.servers.status(server)
 
-    async def _meet_servers(self) -> None:
-        """Whoever asks first, while servers still come up, should not find an empty house."""
+    async def _met_servers(self, request: ApiRequest) -> ApiRequest:
+        """Whoever asks first, while servers still come up, should not find an empty house.
+
+        The request comes back with what servers list to its caller's own key.
+        """
         if not self._met:
             self._router.servers.start()
             await self._router.servers.settled(timeout=FIRST_SERVERS_S)
             self._met = True
+        own = for_others(request.headers)
+        return replace(request, principal=await self._router.with_own_tools(request.principal, own))
 
     def _asking(self, request: ApiRequest, wanted: Ask) -> Asking:
         principal, reach = request.principal, self._reach(request, wanted)

@@ -185,6 +185,9 @@ class Completions:
     async def _complete(self, inbound: Inbound, principal: Principal) -> None:
         form = FORMS[inbound.place.what]
         question = form.read(await self._body(inbound))
+        if (own := for_others(inbound.headers)) is not None:
+            await self._turns.ready()
+            principal = await self._router.with_own_tools(principal, own)
         turn = self._turn(inbound, principal, question)
         if question.stream:
             await self._stream(inbound, turn, form)

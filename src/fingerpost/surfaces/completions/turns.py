@@ -123,7 +123,7 @@ class Turns:
         await self._chats.keep(turn.whose, messages, turn.conversation, durable=durable)
 
     async def _routes(self, turn: Turn, listener: Listener | None) -> list[Route]:
-        await self._ready()
+        await self.ready()
         talk, waiting = await self._waiting(turn)
         await self._check_server(turn)
         if talk is None:
@@ -147,7 +147,7 @@ class Turns:
             routes.append(route)
         return routes
 
-    async def _ready(self) -> None:
+    async def ready(self) -> None:
         """Whoever comes early waits for the servers to connect; not for long, and only at first."""
         if not self._settled:
             left = max(0.0, self._waits_until - time.monotonic())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Final
 
 import anyio
@@ -99,6 +100,10 @@ class GatewayMethods:
         if answer is None:
             message = f"this gateway has no method {request.method[:80]!r} in protocol {request.version}"
             raise Refusal(METHOD_NOT_FOUND, message)
+        if request.authorization is not None:
+            await self._readiness.wait()
+            principal = await self._router.with_own_tools(request.principal, request.authorization)
+            request = replace(request, principal=principal)
         return await answer(request, exchange)
 
     async def _read(self, request: ClientRequest, exchange: Exchange) -> JsonObject:

@@ -20,7 +20,7 @@ def servers_away(router: Router, offer: Offer, caller: str) -> dict[str, ServerS
     if not away:
         return {}
     known: dict[str, list[ToolCard]] = {}
-    for card in (*router.tools.cards, *router.catalog.away.cards):
+    for card in (*router.catalog.whole.cards, *router.catalog.away.cards):
         if card.server in away:
             known.setdefault(card.server, []).append(card)
     rules, profile, scopes = router.settings.policy, offer.place.profile, offer.scopes

@@ -99,7 +99,7 @@ class ToolOffers:
         if offer is not None:
             self._latest = (endpoint, principal, offer)
             return offer
-        if len(self._router.tools.cards) > MANY:
+        if len(self._router.catalog.whole.cards) > MANY:
             await self._router.look(caller=principal.name, profile=place.profile, scopes=scopes)
         return self.of(endpoint, principal)
 
@@ -115,7 +115,7 @@ class ToolOffers:
 
     def header_schema(self, endpoint: Endpoint, principal: Principal, name: str) -> JsonObject | None:
         """`mirrored` of the tool that is listed under this name, where this caller may see it."""
-        card = self._router.tools.by_exposed_name(name)
+        card = self._router.catalog.whole.by_exposed_name(name)
         if card is None or (schema := self.mirrored(card)) is None:
             return None
         return schema if self.of(endpoint, principal).view.visible.get(card.key) is not None else None
@@ -128,7 +128,7 @@ class ToolOffers:
         return schema if isinstance(schema, Mapping) else None
 
     def _up_to_date(self) -> None:
-        snapshot = self._router.tools
+        snapshot = self._router.catalog.whole
         if snapshot is not self._snapshot or self._router.profiles.version != self._profiles_version:
             self._renew(snapshot)
 

@@ -1,0 +1,130 @@
+"""The tools of a server that gives its list only to a caller who brings a key of their own.
+
+Each caller sees what their own list names, and nothing of another's. A list is kept for a short time, in
+memory alone, under a keyed hash of the caller and their key; the key itself is kept nowhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Final, cast
+
+import anyio
+
+from fingerpost.errors import FingerpostError, ToolFailed, ToolTimeout
+from fingerpost.frozen import frozen
+from fingerpost.records import JsonObject, Listing
+from fingerpost.servers.failures import SignInNeeded
+
+LIST_SECONDS: Final = 60.0  # after which a caller's list is read again
+FAILED_SECONDS: Final = 5.0  # after which a list that could not be read is asked for again
+MOST_CALLERS: Final = 100  # whose lists are kept; beyond them the one used longest ago goes
+MOST_AT_ONCE: Final = 4  # lists read from one server at the same time
+NOTE: Final = "needs the caller's own key to list its tools"
+
+# Many servers refuse with the code -32001, which is also the one of a reply that came too late.
+REFUSALS: Final = (SignInNeeded, ToolFailed, ToolTimeout)
+_NO_TOOLS: Final[Mapping[str, JsonObject]] = {}
+
+
+@frozen
+class _OwnList:
+    """The definitions one caller was given, by name."""
+
+    definitions: Mapping[str, JsonObject]
+    since: float  # when this caller was first given one, by the clock of the event loop
+    until: float  # when it is read again
+
+
+class OwnLists:
+    """What callers were given by one server, each with their own key."""
+
+    def __init__(self) -> None:
+        self._secret = secrets.token_bytes(32)
+        self._lists: OrderedDict[bytes, _OwnList] = OrderedDict()
+        self._reading: dict[bytes, anyio.Event] = {}
+        self._slots = anyio.Semaphore(MOST_AT_ONCE)
+
+    def added_to(self, listing: Listing, *, most: int) -> Listing:
+        """The listing with the tools that callers were given, marked as such; the listing's own come first.
+
+        Of two definitions of one tool the one that was seen first counts while its list is valid.
+        """
+        known = {cast("str", definition["name"]) for definition in listing.definitions}
+        found: dict[str, JsonObject] = {}
+        now = anyio.current_time()
+        for own in sorted(self._lists.values(), key=lambda own: (own.until <= now, own.since)):
+            for name, definition in own.definitions.items():
+                if name not in known and len(known) + len(found) < most:
+                    found.setdefault(name, definition)
+        if not found:
+            return listing
+        return replace(
+            listing, definitions=(*listing.definitions, *found.values()), personal=frozenset(found)
+        )
+
+    def names(self, caller: str, authorization: str, listing: Listing) -> frozenset[str]:
+        """The tools in this caller's own list whose definition is the one in the listing."""
+        own = self._lists.get(self._key(caller, authorization))
+        if own is None:
+            return frozenset()
+        return frozenset(
+            name
+            for definition in listing.definitions
+            if (name := cast("str", definition["name"])) in listing.personal
+            and own.definitions.get(name) == definition
+        )
+
+    async def read(
+        self, caller: str, authorization: str, ask: Callable[[], Awaitable[Listing]], *, seconds: float
+    ) -> bool:
+        """Have this caller's list read where none is valid. True: it may have changed.
+
+        Two requests at once ask once. A refusal empties the list; where the server did not answer, the
+        list from before stays.
+        """
+        key = self._key(caller, authorization)
+        while (reading := self._reading.get(key)) is not None:
+            await reading.wait()
+        if (own := self._lists.get(key)) is not None and own.until > anyio.current_time():
+            self._lists.move_to_end(key)
+            return False
+        reading = self._reading[key] = anyio.Event()
+        try:
+            before = _NO_TOOLS if own is None else own.definitions
+            definitions, valid = await self._definitions(ask, before, seconds)
+        finally:
+            del self._reading[key]
+            reading.set()
+        now = anyio.current_time()
+        since = now if own is None else own.since
+        self._lists[key] = _OwnList(definitions=definitions, since=since, until=now + valid)
+        self._lists.move_to_end(key)
+        while len(self._lists) > MOST_CALLERS:
+            self._lists.popitem(last=False)
+        return True
+
+    async def _definitions(
+        self, ask: Callable[[], Awaitable[Listing]], before: Mapping[str, JsonObject], seconds: float
+    ) -> tuple[Mapping[str, JsonObject], float]:
+        """What the caller is given now, and for how many seconds that is valid."""
+        with anyio.move_on_after(seconds):
+            try:
+                async with self._slots:
+                    listing = await ask()
+            except REFUSALS:
+                return _NO_TOOLS, FAILED_SECONDS
+            except FingerpostError:
+                return before, FAILED_SECONDS
+            return {cast("str", given["name"]): given for given in listing.definitions}, LIST_SECONDS
+        return before, FAILED_SECONDS
+
+    def _key(self, caller: str, authorization: str) -> bytes:
+        name = caller.encode("utf-8", "surrogatepass")
+        given = authorization.encode("utf-8", "surrogatepass")
+        joined = len(name).to_bytes(8, "big") + name + given
+        return hashlib.blake2b(joined, key=self._secret, digest_size=32).digest()
