@@ -126,9 +126,9 @@ async def test_what_was_decided_while_nobody_was_here_goes_on_at_the_next_start(
         # The connector is not told: as another process would do it.
         house.arrived.lost.set()
         await store.approvals.decide(pending.pending_id, Decision.REJECTED, by="dana", reason="too wet")
-    async with garden.house(ScriptedModel([])):
+    async with garden.house(ScriptedModel(["It stays unsaved: too wet."])):
         await discord.until(lambda: "**Rejected** by dana: too wet" in asked.text)
-        await discord.said(await discord.thread(), "so it was not done")
+        await discord.said(await discord.thread(), "It stays unsaved: too wet.")
 
 
 @proves("T2")

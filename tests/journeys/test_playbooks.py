@@ -172,6 +172,7 @@ async def test_a_write_waits_for_a_person_and_goes_on_after_a_restart(tmp_path: 
         assert playbook(route, without=QUIET) == script(
             """
             approval_decided: apr_… approved by dana
+            route_resumed: goes on after apr_… was decided
             task_scheduled: processing, next ToolExecution
             task_scheduled: processing, next TriggerAction
             call_received: files/write_file was asked for

@@ -199,7 +199,7 @@ def _result(reply: Reply, fault: CallFault | None = None) -> types.CallToolResul
         told: dict[str, Any] = {name: value for name, value in said.items() if value}
         if fault.parameter:
             told["fault"] = fault.fault.value
-        made.meta = {FAULT: told} if told else None
+        made.meta = {FAULT: told}  # also where it says no more than that the words are ours
     return made
 
 
