@@ -109,7 +109,7 @@ async def test_what_was_written_is_no_matter_for_tools_where_none_can_look_or_th
         ).need.verdict is not NeedVerdict.TOOL
 
 
-@proves("N4", "N5")
+@proves("D3", "N4", "N5")
 async def test_a_question_is_for_tools_that_look(tmp_path: Path) -> None:
     async with desk(tmp_path) as router:
         for text, tool in (
