@@ -163,7 +163,8 @@ async def test_a_model_is_told_which_tools_are_slow_and_give_large_answers(tmp_p
     server = tool_server("perplexity", [RESEARCH, CLOCK])
     async with house(tmp_path, [server.spec()], model) as router:
         await router.route("Research owls near the lake in depth, and what time is it in Tokyo?", mode=mode)
-    told = "\n".join(message.text for message in model.asked[0].messages)
+    asked = model.asked[0]
+    told = "\n".join([*(message.text for message in asked.messages), *map(str, asked.tools)])
     assert "Expect: slow, 15 to 120 seconds; a large answer, 2,000 to 8,000 tokens" in told
     assert told.count("Expect: ") == 1  # nothing is said of a tool that is quick and brief
 
