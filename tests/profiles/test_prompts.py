@@ -26,7 +26,6 @@ async def test_a_prompt_is_assembled_from_persona_tools_and_directive_sections(t
     parts = (
         "# PERSONA\nYou are the guide of a museum.",
         "# TOOLS\n",
-        "weather__get_forecast",
         "# GUIDANCE\nStrongly prefer direct answers.",
         "# DIRECTIVES\nAnswer in two sentences.",
         "## VR/AR\nThe person wears a headset.",
@@ -34,6 +33,8 @@ async def test_a_prompt_is_assembled_from_persona_tools_and_directive_sections(t
     )
     places = [prompt.index(part) for part in parts]
     assert places == sorted(places)
+    [offered] = [str(tool) for tool in model.asked[0].tools if "weather__get_forecast" in str(tool)]
+    assert "Use it when: " in offered and "Not when: " in offered
 
 
 @proves("B5")

@@ -23,6 +23,7 @@ async def test_instructions_follow_recorded_use_without_calibration(tmp_path: Pa
         for _ in range(20):
             await router.store.usage.record(failed)
         await router.route("Search my notes for the budget", mode=mode)
-    read = "\n".join(message.text for message in model.asked[0].messages)
+    asked = model.asked[0]
+    read = "\n".join([*(message.text for message in asked.messages), *map(str, asked.tools)])
     assert "notes__search_notes" in read
     assert ("fails more often than not here" in read) is wanted
