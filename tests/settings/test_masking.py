@@ -152,4 +152,8 @@ def test_rows_tell_value_and_origin_of_every_setting(here: Surroundings) -> None
     assert shown["smart_routing.mode"] == ("on", "fingerpost.toml:2")
     assert shown["smart_routing.max_tools"] == (30, "default")
     assert shown["tools[0].keywords"] == (["x"], "fingerpost.toml:5")
-    assert [row.path for row in rows(loaded, "store")] == ["store.url", "store.flush_ms"]
+    assert [row.path for row in rows(loaded, "store")] == [
+        "store.url",
+        "store.flush_ms",
+        "store.lease_seconds",
+    ]

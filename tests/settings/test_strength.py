@@ -92,6 +92,7 @@ def test_the_smart_routing_variables_work_under_their_own_names(here: Surroundin
         "max_servers": 3,
         "temperature": 0.5,
         "max_tokens": 200,
+        "keep_minutes": 60.0,
         "prompt": None,
     }
     assert str(loaded.origins["smart_routing.max_tools"]) == "environment SMART_ROUTING_MAX_TOOLS"
