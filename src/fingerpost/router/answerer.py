@@ -45,7 +45,7 @@ from fingerpost.records import (
     UsageProfile,
 )
 from fingerpost.router.conversations import recall
-from fingerpost.router.elsewhere import alone
+from fingerpost.router.elsewhere import hold_claim
 from fingerpost.router.guide import Guide, packet_of
 from fingerpost.router.journeys.endings import broken_off
 from fingerpost.router.journeys.journey import House, Journey
@@ -157,7 +157,7 @@ class Answerer:
         pending = await self._waiting(what)
         packet_id = packet_id or await self._next_of(pending)
         lock = self._resuming.setdefault(packet_id or what, anyio.Lock())
-        async with lock, alone(self._store, f"packet {packet_id or what}", self._house.instance):
+        async with lock, hold_claim(self._store, f"packet {packet_id or what}", self._house.instance):
             pending = await self._waiting(what)
             known, journey = await self._remembered(pending, asking, packet_id)
 

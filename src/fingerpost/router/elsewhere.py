@@ -50,11 +50,11 @@ async def keep_alive(store: Store, instance: str, *, lease_s: float) -> None:
 
 
 @asynccontextmanager
-async def alone(store: Store, name: str, instance: str) -> AsyncGenerator[None]:
-    """Entered when no other process that is alive works on this. What was done is on record at the end."""
+async def hold_claim(store: Store, name: str, instance: str) -> AsyncGenerator[None]:
+    """Hold the claim on `name` while no other live process holds it; flush the journal before the release."""
     claimed = False
     while not claimed:
-        with anyio.CancelScope(shield=True):  # a claim that nobody knows of would never be released
+        with anyio.CancelScope(shield=True):  # a claim its holder does not know of would never be released
             claimed = await store.instances.claim(name, instance)
         if not claimed:
             await anyio.sleep(LOOK_AGAIN_S)

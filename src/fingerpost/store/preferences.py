@@ -12,7 +12,7 @@ from fingerpost.store.schema import preferences
 from fingerpost.store.writer import Writer
 
 
-class Preferences:
+class EffortPreferences:
     """Quick or thorough answers, by caller, for every process on the same store."""
 
     def __init__(self, database: Database, writer: Writer) -> None:

@@ -30,7 +30,7 @@ from fingerpost.store.learned import LearnedBook
 from fingerpost.store.locations import locate
 from fingerpost.store.memories import Memories
 from fingerpost.store.pins import Pins
-from fingerpost.store.preferences import Preferences
+from fingerpost.store.preferences import EffortPreferences
 from fingerpost.store.shutters import Shutters
 from fingerpost.store.tokens import Tokens
 from fingerpost.store.usage import Usage
@@ -66,7 +66,7 @@ class Store:
         self.evals = Evals(database, writer)
         self.memories = Memories(database, writer)
         self.instances = Instances(database, writer)
-        self.preferences = Preferences(database, writer)
+        self.preferences = EffortPreferences(database, writer)
 
     @classmethod
     @asynccontextmanager

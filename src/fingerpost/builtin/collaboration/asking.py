@@ -131,7 +131,7 @@ async def _about_call(approvals: Approvals, request: str, caller: Caller) -> Rep
     if pending.decision is Decision.APPROVED:
         return Reply(f"{by} approved {pending.tool}{why}. Make the same call again: it runs once.")
     if pending.decision is Decision.EXPIRED:
-        return Reply(f"Nobody decided about {pending.tool} in time. Make the call again to ask once more.")
+        return Reply(f"No decision about {pending.tool} was made in time. Make the call again to ask anew.")
     return Reply(f"{by} said no to {pending.tool}{why}. Do not do it.")
 
 

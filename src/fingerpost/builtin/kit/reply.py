@@ -29,7 +29,7 @@ class Reply:
     data: JsonObject | None = field(default=None, kw_only=True)
     links: tuple[Link, ...] = field(default=(), kw_only=True)
     failed: bool = field(default=False, kw_only=True)
-    # A call that waits for a person's approval: whoever called is then asked about that one.
+    # The id of a call that waits for approval: the caller is then asked about that call.
     awaits: str | None = field(default=None, kw_only=True)
 
 
@@ -85,8 +85,8 @@ class ToolRefused(Exception):
 
 
 @contextmanager
-def blaming(parameter: str) -> Generator[None]:
-    """Whatever is refused inside is refused because of this argument."""
+def attribute_to(parameter: str) -> Generator[None]:
+    """Name this argument as the one to correct in every refusal raised inside."""
     try:
         yield
     except ToolRefused as refused:

@@ -13,7 +13,7 @@ from fingerpost.builtin.premises import Premises
 from fingerpost.builtin.workspace.commands.jobs import Jobs
 from fingerpost.builtin.workspace.commands.tool import Terminal
 from fingerpost.builtin.workspace.files.operations import OPERATIONS, Desk
-from fingerpost.builtin.workspace.ground import Beyond, Ground
+from fingerpost.builtin.workspace.ground import Ground, OutsideAccess
 from fingerpost.builtin.workspace.search.meaning import MeaningIndex
 from fingerpost.builtin.workspace.switches import Switches
 from fingerpost.builtin.workspace.tools import (
@@ -48,7 +48,9 @@ def make(premises: Premises) -> OwnServer:
     settings = premises.settings
     own = settings.builtin.workspace
     work = Workplace(
-        ground=Ground(premises.path(own.root), protected=_protected(settings), beyond=_beyond(premises)),
+        ground=Ground(
+            premises.path(own.root), protected=_protected(settings), beyond=_outside_access(premises)
+        ),
         settings=own,
         switches=Switches(
             write=settings.tool_routing.allow_write, execute=settings.tool_routing.allow_execute
@@ -87,7 +89,7 @@ def make(premises: Premises) -> OwnServer:
     )
 
 
-def _beyond(premises: Premises) -> Beyond | None:
+def _outside_access(premises: Premises) -> OutsideAccess | None:
     """What lies outside, but for what decides about Fingerpost itself: its profiles, its store."""
     own = premises.settings.builtin.workspace
     if not own.outside:
@@ -96,7 +98,7 @@ def _beyond(premises: Premises) -> Beyond | None:
     ours = [data_directory(), *(() if folder is None else (premises.path(folder),))]
     if (file := locate(premises.settings.store.url).file) is not None:
         ours.append(file.with_name(f"{file.stem}*"))
-    return Beyond(sensitive=(*own.sensitive, *map(str, ours)))
+    return OutsideAccess(sensitive=(*own.sensitive, *map(str, ours)))
 
 
 def _protected(settings: Settings) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from fingerpost.builtin.workspace.files.operations import (
     OPERATIONS,
     Desk,
     Operation,
-    blaming_paths,
+    attribute_to_paths,
     check_paths,
     reason_for_grant,
     try_out,
@@ -103,7 +103,7 @@ async def _reason_for_grant(desk: Desk, operation: str, arguments: JsonObject) -
 async def _in_thread(desk: Desk, operation: Operation, given: Given) -> str:
     act = desk.work.switches.writing(wished_dry=given.flag("dry_run"))
     # A reader that nobody waits for any more may end in its own time; a writer is seen to its end.
-    with blaming_paths(given):
+    with attribute_to_paths(given):
         return await anyio.to_thread.run_sync(
             operation.do, desk, given, act, abandon_on_cancel=operation.effect is Effect.READ
         )
@@ -181,7 +181,7 @@ def terminal_operations(desk: Desk, terminal: Terminal) -> OwnTool:
 def ai_read(desk: Desk) -> OwnTool:
     async def run(arguments: JsonObject, caller: Caller) -> Reply:
         given, work = Given(READ, arguments), _desk_for(desk, caller).work
-        with blaming_paths(given):
+        with attribute_to_paths(given):
             if not (given.has("start_line") or given.has("end_line")):
                 return Reply(await _thread(reading.read_file, work, given.text("path")))
             lines = given.number("start_line", 1), given.number("end_line", 0)
@@ -215,7 +215,7 @@ def ai_write(desk: Desk) -> OwnTool:
         act = desk.work.switches.writing(wished_dry=given.flag("dry_run"))
         work = _desk_for(desk, caller).work
         do = partial(writing.write_file, work, given.text("path"), given.text("content"), act)
-        with blaming_paths(given):
+        with attribute_to_paths(given):
             return Reply(await anyio.to_thread.run_sync(do))
 
     async def feasible(arguments: JsonObject) -> None:
@@ -299,7 +299,7 @@ def search_files(desk: Desk) -> OwnTool:
     async def run(arguments: JsonObject, caller: Caller) -> Reply:
         given = Given(SEARCH, arguments)
         wanted = Wanted(query=given.text("query"), path=given.text("path", "."))
-        with blaming_paths(given):
+        with attribute_to_paths(given):
             return Reply(await _thread(grep_search, desk.work, wanted))
 
     return OwnTool(
@@ -319,7 +319,7 @@ def embedding_query(desk: Desk) -> OwnTool:
     async def run(arguments: JsonObject, caller: Caller) -> Reply:
         given = Given(QUERY, arguments)
         search = partial(desk.meaning.search, given.text("query"), given.text("path", "."))
-        with blaming_paths(given):
+        with attribute_to_paths(given):
             return Reply(await _thread(search, given.number("top_k", 5)))
 
     return OwnTool(

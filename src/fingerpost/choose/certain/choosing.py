@@ -172,13 +172,14 @@ def _anyway(options: tuple[Option, ...], narrowing: Narrowing) -> Certain:
     return Certain(option=best, reason="without a model, this tool can answer it")
 
 
+_LEAD: Final = r"^\W{0,5}(?:and |then |please |can you |could you ){0,3}"
 _ORDERS: Final = re.compile(
-    r"^\W{0,5}(?:and |then |please |can you |could you ){0,3}"
+    rf"{_LEAD}"
     r"(?:(?:delete|remove|erase|rename|move|overwrite|send)\b|ו?ת?מחקי?(?!\w)|ו?ת?שלחי?(?!\w))",
     re.IGNORECASE,
 )
 _WORDING: Final = re.compile(
-    r"^\W{0,5}(?:and |then |please |can you |could you ){0,3}"
+    rf"{_LEAD}"
     r"(?P<verb>(?:translate|summari[sz]e|explain|rewrite|rephrase|paraphrase|proofread|shorten|simplify)\b"
     r"|ו?ת(?:רגם|רגמי|סכם|סכמי|סביר|סבירי)(?!\w)|ו?(?:סכם|סכמי|הסבר|הסבירי)(?!\w))",
     re.IGNORECASE,

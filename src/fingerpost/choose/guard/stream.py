@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from fingerpost.choose.guard.alone import is_call_alone, may_be_call_alone, says_nothing
+from fingerpost.choose.guard.bare_calls import is_call_alone, may_be_call_alone, says_nothing
 from fingerpost.choose.guard.finds import LONGEST_RAW, Cleaned, Invented
 from fingerpost.choose.guard.fold import INVISIBLE
 from fingerpost.choose.guard.names import Names, names_of

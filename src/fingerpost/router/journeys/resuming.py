@@ -40,7 +40,7 @@ from fingerpost.records import (
     ToolCall,
     ToolResult,
 )
-from fingerpost.router.elsewhere import alone
+from fingerpost.router.elsewhere import hold_claim
 from fingerpost.router.journeys import acting, agents, endings, keyless, reacting, staged
 from fingerpost.router.journeys.journey import Journey
 from fingerpost.router.journeys.questions import understood, waits
@@ -177,7 +177,7 @@ async def _carry_out(journey: Journey, pending: Pending) -> Route | None:
     if not pending.joined:
         return await _carry_out_alone(journey, pending)
     house = journey.house
-    async with alone(house.store, f"call {pending.pending_id}", house.instance):
+    async with hold_claim(house.store, f"call {pending.pending_id}", house.instance):
         made = await _made_for_another(journey, pending)
         if made is None:
             return await _carry_out_alone(journey, pending)

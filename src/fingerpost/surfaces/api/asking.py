@@ -187,7 +187,7 @@ class Counter:
 
     async def route(self, request: ApiRequest) -> Narrowed:
         wanted: Narrow = request.body
-        request = await self._met_servers(request)
+        request = await self._await_servers(request)
         reach = self._reach(request, wanted)
         if wanted.server is not None:
             await self._check_server(wanted.server, request.principal.name, reach)
@@ -206,7 +206,7 @@ class Counter:
 
     async def ask(self, request: ApiRequest) -> dict[str, Any] | Streaming:
         wanted: Ask = request.body
-        request = await self._met_servers(request)
+        request = await self._await_servers(request)
         asking = self._asking(request, wanted)
         asked = self._questions.take(request.principal.name, wanted.answers)
         if not prefers_events(request.headers):
@@ -244,7 +244,7 @@ class Counter:
 
     async def call(self, request: ApiRequest) -> Outcome:
         wanted: Call = request.body
-        request = await self._met_servers(request)
+        request = await self._await_servers(request)
         reach = self._reach(request, wanted)
         name = request.principal.name
         view = await self._router.look(caller=name, profile=reach.profile, scopes=reach.scopes)
@@ -291,11 +291,8 @@ class Counter:
                 raise Problem(404, "There is no such server", detail)
         self._router.servers.status(server)
 
-    async def _met_servers(self, request: ApiRequest) -> ApiRequest:
-        """Whoever asks first, while servers still come up, should not find an empty house.
-
-        The request comes back with what servers list to its caller's own key.
-        """
+    async def _await_servers(self, request: ApiRequest) -> ApiRequest:
+        """Wait for servers that still connect; return the request with what they list to its caller's key."""
         if not self._met:
             self._router.servers.start()
             await self._router.servers.settled(timeout=FIRST_SERVERS_S)

@@ -46,7 +46,7 @@ class Listener(Protocol):
         ...
 
 
-class Heard:
+class RecordingListener:
     """A listener that keeps the words that were passed on."""
 
     def __init__(self, listener: Listener) -> None:
@@ -95,7 +95,7 @@ class Turns:
         if turn.manner.conversation is None:
             chat = await self._chats.find(turn.whose, turn.question.talk.messages)
             turn = replace(turn, chat=chat)
-        heard = None if listener is None else Heard(listener)
+        heard = None if listener is None else RecordingListener(listener)
         try:
             routes = await self._routes(turn, heard)
         except FingerpostError as error:

@@ -8,7 +8,7 @@ from typing import Final
 
 import anyio.to_thread
 
-from fingerpost.builtin.kit import Caller, Reply, ToolRefused, blaming
+from fingerpost.builtin.kit import Caller, Reply, ToolRefused, attribute_to
 from fingerpost.builtin.workspace.commands.allowed import check_allowed
 from fingerpost.builtin.workspace.commands.elevated import elevated
 from fingerpost.builtin.workspace.commands.jobs import Job, Jobs
@@ -80,7 +80,7 @@ class Terminal:
 
     def check(self, given: Given, *, raised: bool = False) -> None:
         """Refuse what can be seen from the arguments alone."""
-        with blaming("command"):
+        with attribute_to("command"):
             words = words_of(given.text("command"))
             check_allowed(words, self.work.settings.commands)
             why = elevated(words, str(self.work.ground.root))
@@ -88,7 +88,7 @@ class Terminal:
                 message = f"`{shlex.join(words)[:200]}` is an elevated command: {why}."
                 hint = "terminal_operations with operation run_elevated runs it, and asks a person each time."
                 raise ToolRefused(message, hint=hint)
-        with blaming("folder"):
+        with attribute_to("folder"):
             self.work.ground.check_path(given.text("folder", "."))
 
     async def feasible(self, given: Given) -> None:
@@ -101,7 +101,7 @@ class Terminal:
         return words_of(given.text("command")), folder
 
     def _folder(self, given: str) -> str:
-        with blaming("folder"), self.work.ground.at(given) as place:
+        with attribute_to("folder"), self.work.ground.at(given) as place:
             place.there()
             return place.shown
 

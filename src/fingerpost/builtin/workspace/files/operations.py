@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from fingerpost.builtin.kit import ToolRefused, blaming
+from fingerpost.builtin.kit import ToolRefused, attribute_to
 from fingerpost.builtin.workspace.files import listing, moving, reading, writing
 from fingerpost.builtin.workspace.given import Given
 from fingerpost.builtin.workspace.ground import shown_name
@@ -222,14 +222,14 @@ def reason_for_grant(work: Workplace, given: Given) -> str:
 def check_paths(work: Workplace, given: Given) -> None:
     """Refuse paths that lead out of the working directory or cannot be paths, naming the parameter."""
     for parameter, path in _paths(given):
-        with blaming(parameter):
+        with attribute_to(parameter):
             work.ground.check_path(path)
 
 
 def try_out(desk: Desk, given: Given) -> None:
     """Refuse what would fail now: what changes files is run dry, of the others the path is looked up."""
     operation = OPERATIONS[given.what]
-    with blaming_paths(given), _without_content():
+    with attribute_to_paths(given), _without_content():
         if outside := paths_outside(desk.work, given):  # what is there is looked at once a person has agreed
             for path in outside:
                 desk.work.ground.check_sensitive(path)
@@ -253,7 +253,7 @@ def _without_content() -> Generator[None]:
 
 
 @contextmanager
-def blaming_paths(given: Given) -> Generator[None]:
+def attribute_to_paths(given: Given) -> Generator[None]:
     """A path that may not be used is refused as a wrong argument: it is to be corrected."""
     try:
         yield

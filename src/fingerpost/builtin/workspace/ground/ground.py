@@ -43,8 +43,8 @@ _CHANGED: Final = (errno.ELOOP, errno.ENOTDIR, errno.ENOENT)
 
 
 @frozen
-class Beyond:
-    """That what lies outside of the root may be granted, but for what is named so."""
+class OutsideAccess:
+    """A person may grant calls outside of the root, except for these sensitive names."""
 
     sensitive: tuple[str, ...] = ()
 
@@ -52,25 +52,27 @@ class Beyond:
 class Ground:
     """One root folder. Its methods block: not for an event loop."""
 
-    def __init__(self, root: Path, *, protected: Iterable[str] = (), beyond: Beyond | None = None) -> None:
+    def __init__(
+        self, root: Path, *, protected: Iterable[str] = (), beyond: OutsideAccess | None = None
+    ) -> None:
         """`beyond`: what lies outside may be used, where a person granted it (`reaching`)."""
         if os.open not in os.supports_dir_fd:
             message = "the workspace needs a system that opens files relative to a folder"
             raise ConfigError(message, hint="Use Linux or macOS, or leave it out of builtin.enabled.")
         self.root = root
         self._protected = tuple(protected)
-        self._beyond = beyond
+        self._outside_access = beyond
         self._reaches = False
 
     def reaching(self) -> Ground:
         """The same for a call that a person granted: it may reach what lies outside."""
-        made = Ground(self.root, protected=self._protected, beyond=self._beyond)
-        made._reaches = self._beyond is not None
+        made = Ground(self.root, protected=self._protected, beyond=self._outside_access)
+        made._reaches = self._outside_access is not None
         return made
 
     def outside_path(self, given: str) -> str | None:
         """The whole path of what lies outside, where that may be granted and can be told by its letters."""
-        if self._beyond is None:
+        if self._outside_access is None:
             return None
         names = names_of(given, ("/",))
         spellings = self._spellings()
@@ -85,7 +87,7 @@ class Ground:
     def check_sensitive(self, path: str, *, look: bool = True) -> None:
         """Refuse a path outside that nobody may approve. `look`: also where our own folders really lie."""
         names = tuple(name for name in path.split("/") if name)
-        patterns = () if self._beyond is None else self._beyond.sensitive
+        patterns = () if self._outside_access is None else self._outside_access.sensitive
         if look:
             patterns += tuple(os.path.realpath(each) for each in patterns if each.count("/") > 1)
         if any(_is_protected(names, pattern) for pattern in patterns):
@@ -115,9 +117,9 @@ class Ground:
     def check_path(self, given: str) -> None:
         """Refuse what cannot be a path here by its letters alone. Nothing is looked up."""
         names = names_of(given, ("/",))
-        if is_absolute(given) and self._beyond is not None:
+        if is_absolute(given) and self._outside_access is not None:
             self.check_sensitive(given, look=False)
-        if not is_absolute(given) and names[:1] == ("..",) and self._beyond is None:
+        if not is_absolute(given) and names[:1] == ("..",) and self._outside_access is None:
             raise outside(given)
 
     def _arrive(self, given: str, *, follow: bool) -> tuple[_Walk, Place]:
@@ -191,7 +193,7 @@ class _Walk:
     def __init__(self, ground: Ground, given: str, *, beyond: bool = False) -> None:
         self._ground = ground
         self._given = given
-        self._beyond = beyond  # it begins at the top of the disk, and follows no link
+        self._is_outside = beyond  # it begins at the top of the disk, and follows no link
         self._stack: list[tuple[str, int]] = [("", os.open("/", _FOLDER) if beyond else ground.open_root())]
         self._links = 0
 
@@ -238,7 +240,7 @@ class _Walk:
         os.close(self._stack.pop()[1])
 
     def _follow(self, name: str) -> tuple[str, ...]:
-        if self._beyond:
+        if self._is_outside:
             message = f"{shown_name(self._given[:200])} goes through the link {shown_name(name)}."
             hint = "Outside of the working directory links are not followed: give the path it leads to."
             raise ToolRefused(message, hint=hint, error_type=OUTSIDE, path=shown_name(self._given[:200]))
@@ -266,7 +268,7 @@ class _Walk:
     def _place(self, name: str, missing: tuple[str, ...] = ()) -> Place:
         above = tuple(each for each, _ in self._stack[1:])
         names = above if name == ITSELF else (*above, *missing, name)
-        return Place(folder=self._folder, name=name, missing=missing, names=names, outside=self._beyond)
+        return Place(folder=self._folder, name=name, missing=missing, names=names, outside=self._is_outside)
 
 
 def _is_protected(names: tuple[str, ...], pattern: str) -> bool:
