@@ -4,7 +4,7 @@ Every promise has an id: `A1` … `E12` come from the five source documents, `F�
 are the faults to survive, `N…` narrowing, `W…` the way of a request, `G…` the
 gateway, `O…` the OpenAI-compatible endpoint, `I…` the API, `V…` the console,
 `P…` the performance goals, `U…` our own servers and profiles, `L…` learning,
-`T…` the chat connector, `H…` the house's own.
+`T…` the chat connector, `X…` attacks to withstand, `H…` the house's own.
 A test names what it proves with `@proves("A1")`. `test_requirements.py` checks
 both directions: every promise has a test or a gap that says what is missing,
 and every test that proves something proves a promise listed here.
@@ -38,7 +38,7 @@ def proves(*ids: str) -> Callable[[F], F]:
     return pytest.mark.proves(*ids)
 
 
-_BUILTIN = "comes with Fingerpost's own servers"
+_OPEN = "not built yet"
 
 REQUIREMENTS: dict[str, Requirement] = {
     # A. Cognition-packet tool routing
@@ -323,6 +323,28 @@ REQUIREMENTS: dict[str, Requirement] = {
     "T2": Requirement("Approvals are buttons that only the right people can press"),
     "T3": Requirement("Progress edits one message; long answers are split well"),
     "T4": Requirement("Files come in and go out through the store"),
+    # X. Attacks to withstand
+    "X1": Requirement("What a server may ask in one call is bounded; a failed call fails alone", _OPEN),
+    "X2": Requirement("Deciding about a call needs a secret that no model and no tool has", _OPEN),
+    "X3": Requirement("A person who may approve a call sees its exact arguments", _OPEN),
+    "X4": Requirement("A grant covers its caller, its conversation, its tool and its target alone", _OPEN),
+    "X5": Requirement(
+        "An allowed command runs only what its rule says, in a sandbox where there is one", _OPEN
+    ),
+    "X6": Requirement("An elicitation answer approves only for a caller who may approve", _OPEN),
+    "X7": Requirement("A huge result delays no other caller and takes bounded memory", _OPEN),
+    "X8": Requirement("Only a certain read runs unasked", _OPEN),
+    "X9": Requirement("No answer names a tool or a setting outside of the caller's bounds", _OPEN),
+    "X10": Requirement("New tools and changed instructions of a known server are reviewed first", _OPEN),
+    "X11": Requirement("Slots, queues and waiting approvals are shared fairly by caller", _OPEN),
+    "X12": Requirement("A damaged database is found at the start", _OPEN),
+    "X13": Requirement("The audit trail can be anchored elsewhere and verified against that", _OPEN),
+    "X14": Requirement(
+        "Left-over processes, echoed secrets, link-local servers, reused key names, file modes", _OPEN
+    ),
+    "X15": Requirement(
+        "Invisible and control characters in definitions and results are removed or shown", _OPEN
+    ),
     # P. Performance goals
     "P9": Requirement("Help and import stay light: no heavy library is loaded"),
     # H. The house
