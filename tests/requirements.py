@@ -129,11 +129,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "D4": Requirement("Never more than MAX_TOOLS offered"),
     "D5": Requirement("Cascade fallback"),
-    "D6": Requirement(
-        "Response optimisation",
-        "through the gateway a cut result of a tool with an output schema has its text and, because "
-        "clients check it, the whole structured content",
-    ),
+    "D6": Requirement("Response optimisation"),
     "D7": Requirement("Parameter normalisation"),
     "D8": Requirement("Time-outs per tool"),
     "D9": Requirement("Loop detection and circuit breaker"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
+from mcp_types import TextContent
 
 from fingerpost.records import Era, ServerSpec
 from fingerpost.testing import served, tool_server
@@ -124,3 +126,84 @@ async def test_a_list_as_a_result_keeps_its_promise_to_clients_of_both_eras(tmp_
                 assert schema is not None
                 seen.append((schema["type"], (await client.call_tool("shop__sizes", {})).structured_content))
     assert seen == [("object", {"result": [1, 2]}), ("array", [1, 2])]
+
+
+ROWS: list[dict[str, Any]] = [
+    {"number": number, "kind": "plant" if number % 2 else "animal", "about": f"Thing {number}. " * 20}
+    for number in range(400)
+]
+
+
+def rows_schema(**more: Any) -> dict[str, Any]:
+    """Of records, each with two members and a word out of two."""
+    record = {
+        "type": "object",
+        "properties": {
+            "number": {"type": "integer"},
+            "kind": {"enum": ["plant", "animal"]},
+            "about": {"type": "string", "minLength": 20},
+        },
+        "required": ["number", "kind"],
+        "additionalProperties": False,
+    }
+    return {"type": "array", "items": record, **more}
+
+
+def under_key(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an object that has this as `rows`."""
+    members = {"rows": schema, "total": {"const": 400}}
+    return {
+        "type": "object",
+        "properties": members,
+        "required": ["rows", "total"],
+        "additionalProperties": False,
+    }
+
+
+@proves("D6", "G14")
+async def test_text_and_structured_content_of_a_cut_result_say_the_same_and_keep_the_schema(
+    tmp_path: Path,
+) -> None:
+    """The client of the SDK refuses structured content that does not keep to the listed schema."""
+    whole: dict[str, Any] = {"rows": ROWS, "total": 400}
+    schemas = {
+        "open": under_key(rows_schema()),
+        "few": under_key(rows_schema(minItems=3)),
+        "all": under_key(rows_schema(minItems=400)),
+        "listed": rows_schema(),
+    }
+    results = {
+        name: {
+            "content": [
+                {"type": "text", "text": "400 rows found."},
+                {"type": "text", "text": json.dumps(said)},
+            ],
+            "structuredContent": said,
+        }
+        for name in schemas
+        for said in [ROWS if name == "listed" else whole]
+    }
+    tools = {name: {"outputSchema": schema} for name, schema in schemas.items()}
+    shop = Answering("shop", tools, results)
+    async with gateway(shop.spec(), folder=tmp_path, digest={"max_tokens": 1_000}) as address:
+        for era in ERAS:
+            async with Client(f"{address}/mcp/all", mode=mode_of(era)) as client:
+                await client.list_tools()
+                for name in schemas:
+                    got = await client.call_tool(f"shop__{name}", {})
+                    assert isinstance(got.content[0], TextContent)
+                    assert got.content[0].text == "400 rows found."
+                    assert isinstance(got.content[1], TextContent)
+                    said, _, note = got.content[1].text.rpartition("\n")
+                    assert got.meta is not None
+                    assert f"read_result(handle='{got.meta['fingerpost/handle']}')" in note
+                    if name == "all":  # it may not be cut: it is sent once
+                        assert said == ""
+                        assert got.structured_content == whole
+                        continue
+                    structured = got.structured_content
+                    assert json.loads(said) == (
+                        structured["result"] if name == "listed" and era == ERAS[0] else structured
+                    )
+                    assert len(said) < 5_000
+                    assert "items" in got.meta["fingerpost/left_out"][0]

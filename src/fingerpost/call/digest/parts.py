@@ -24,6 +24,7 @@ _SHAPED: Final = frozenset("{[<")  # how data and pages begin
 _MOST_TEXTS: Final = 20
 _LONGEST_LABEL: Final = 300
 _NOTHING: Final[JsonObject] = {}
+_EMPTY: Final[tuple[Json, ...]] = ({}, [], "")
 
 
 @frozen
@@ -118,24 +119,76 @@ def _link(block: JsonObject) -> str:
     return f"{name} <{_label(block.get('uri'))}>" + (f": {about}" if about else "")
 
 
+def texts_beside(result: JsonObject) -> tuple[str, ...]:
+    """The texts of a result that say something its structured content does not."""
+    parts = [_part(number, block) for number, block in enumerate(blocks(result), 1)]
+    value = result.get("structuredContent")
+    if _is_list_of(value, parts):
+        return ()
+    rest = [part for part in parts if part.reference is None and not _repeats(value, part)]
+    return tuple(part.text for part in rest if part.text.strip())
+
+
 def _with_structured(result: JsonObject, parts: list[Part]) -> list[Part]:
     """With the structured content, where it says more than the texts, and without texts it holds."""
     value = result.get("structuredContent")
-    if not isinstance(value, Mapping) or not value or _said_already(value, parts):
+    if value is None or value in _EMPTY or _said_already(value, parts):
         return parts
-    rest = [part for part in parts if part.reference is not None or not _holds(value, part)]
-    return [*rest, Part(number=len(parts) + 1, text=written(value), value=value)]
+    rest = [part for part in parts if part.reference is not None or not _repeats(value, part)]
+    text = value if isinstance(value, str) else written(value)
+    return [*rest, Part(number=len(parts) + 1, text=text, value=value if _holds_values(value) else None)]
 
 
-def _holds(value: JsonObject, part: Part) -> bool:
+def _said_already(value: Json, parts: Sequence[Part]) -> bool:
+    """Whether the texts hold the same: as one JSON text, bare, or item by item under one key."""
+    return any(_is_same(value, part) for part in parts) or _is_list_of(value, parts)
+
+
+def _is_same(value: Json, part: Part) -> bool:
+    if part.value is None:
+        return not _holds_values(value) and part.text.strip() == (
+            value if isinstance(value, str) else written(value)
+        )
+    try:
+        return part.value == value or (_only(value) is not None and part.value == _only(value))
+    except RecursionError:  # compared too deeply: say it twice rather than lose it
+        return False
+
+
+def _is_list_of(value: Json, parts: Sequence[Part]) -> bool:
+    """Whether the texts are its items, or those of its only member, one by one."""
+    only = value if isinstance(value, list) else _only(value)
+    if only is None:
+        return False
+    texts: list[Json] = [part.text if part.value is None else part.value for part in parts]
+    try:
+        return texts in ([only], only) or texts == [written(only)]
+    except RecursionError:
+        return False
+
+
+def _only(value: Json) -> Json:
+    """The only member of an object."""
+    return next(iter(value.values())) if isinstance(value, Mapping) and len(value) == 1 else None
+
+
+def _repeats(value: Json, part: Part) -> bool:
     """Whether the structured content says all of this text: as a member, without empty members, as lines."""
+    if _is_same(value, part):
+        return True
     said = part.text.strip() if part.value is None else part.value
     try:
+        if not isinstance(value, Mapping):
+            return said == _lines(value)
         if said == {name: member for name, member in value.items() if member is not None}:
             return True
         return any(said in (member, _lines(member)) for member in value.values())
-    except RecursionError:  # compared too deeply: say it twice rather than lose it
+    except RecursionError:
         return False
+
+
+def _holds_values(value: Json) -> bool:
+    return isinstance(value, Mapping | list | tuple)
 
 
 def _lines(member: Json) -> str | None:
@@ -146,18 +199,6 @@ def _lines(member: Json) -> str | None:
         return None
     lines = [line for line in cast("Sequence[Json]", member) if isinstance(line, str)]
     return "\n".join(lines).strip() if lines and len(lines) == len(member) else None
-
-
-def _said_already(value: JsonObject, parts: Sequence[Part]) -> bool:
-    """Whether the texts hold the same: as one JSON text, bare, or item by item under one key."""
-    only = next(iter(value.values())) if len(value) == 1 else None
-    try:
-        if any(part.value is not None and part.value in (value, only) for part in parts):
-            return True
-        texts: list[Json] = [part.text if part.value is None else part.value for part in parts]
-        return only is not None and (texts in ([only], only) or texts == [written(only)])
-    except RecursionError:  # compared too deeply: say it twice rather than lose it
-        return False
 
 
 def written(value: Json) -> str:
@@ -204,5 +245,6 @@ __all__ = [
     "blocks",
     "load",
     "read_parts",
+    "texts_beside",
     "written",
 ]

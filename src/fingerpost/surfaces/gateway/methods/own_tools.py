@@ -131,7 +131,7 @@ class OwnTools:
             outcome = await self._router.calls.call(wish, context)
         else:  # some server has a tool of this name, and means something else
             outcome = await reread.read_result(self._router.calls.results, wish, context)
-        result = rendered(outcome, None, modern=request.modern)
+        result = await rendered(outcome, None, modern=request.modern)
         return {**result, "content": [*_content(result), *_onward(outcome, wish)]}
 
 

@@ -1,14 +1,19 @@
 """From the outcome of a call to the result a client gets.
 
 What fits goes out as the server sent it. What does not is cut, and says so, and says
-how to read on. Our own refusals are results a model can act on, not protocol errors.
+how to read on; where a tool has an output schema, text and structured content are cut alike.
+Our own refusals are results a model can act on, not protocol errors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final, cast
 
+import anyio.to_thread
+
+from fingerpost.call.digest import StructuredFit, fit_structured
 from fingerpost.call.reply import cached_note
 from fingerpost.records import Json, JsonObject, Outcome, ToolCard
 from fingerpost.surfaces.gateway.exchange import Refusal
@@ -27,10 +32,13 @@ _CALL: Final = "fingerpost/call"
 _TOLD: Final = ("error_type", "attemptedPath", "requiresAuthorization", "authorizationKey", "reason")
 
 
-def rendered(outcome: Outcome, card: ToolCard | None, *, modern: bool) -> JsonObject:
-    """The result of `tools/call`. Raises `Refusal` with the server's own error, where it sent one."""
+async def rendered(outcome: Outcome, card: ToolCard | None, *, modern: bool, budget: int = 0) -> JsonObject:
+    """The result of `tools/call`. Raises `Refusal` with the server's own error, where it sent one.
+
+    `budget`: how many tokens the structured content of a result that is cut may take.
+    """
     if outcome.result is not None:
-        return _answered(outcome, outcome.result, card, modern=modern)
+        return await _answered(outcome, outcome.result, card, modern=modern, budget=budget)
     if outcome.code is not None:
         raise Refusal(outcome.code, outcome.detail or outcome.content, slight(outcome.data))
     if outcome.success:
@@ -38,24 +46,24 @@ def rendered(outcome: Outcome, card: ToolCard | None, *, modern: bool) -> JsonOb
     return _failed(outcome)
 
 
-def _answered(outcome: Outcome, result: JsonObject, card: ToolCard | None, *, modern: bool) -> JsonObject:
+async def _answered(
+    outcome: Outcome, result: JsonObject, card: ToolCard | None, *, modern: bool, budget: int
+) -> JsonObject:
     if result.get("resultType") == "input_required":
         return result if len(encoded(result)) <= MOST_ASKED else _asks_too_much(outcome)
-    structured = result.get("structuredContent", _EMPTY)
-    if not isinstance(structured, Mapping):
-        if len(encoded(structured)) > MOST_STRUCTURED:  # only objects are counted by the digest
-            return _too_much(outcome, _handle(outcome))
-        result = result if modern else _for_older(result, card)
     content = _blocks(result)
     trimmed = outcome.digest is not None and outcome.digest.trimmed
-    if not trimmed and sum(map(_size, content)) <= MOST_ATTACHED:
-        return _noted(within_bounds(result), outcome)
-    return _cut(outcome, result, content, card)
+    if trimmed or sum(map(_size, content)) > MOST_ATTACHED:
+        cut = await _cut(outcome, result, content, card, budget)
+        return cut if modern else _for_older(cut, card)
+    return _noted(within_bounds(result if modern else _for_older(result, card)), outcome)
 
 
 def _for_older(result: JsonObject, card: ToolCard | None) -> JsonObject:
     """Before 2026-07-28 structured content had to be an object; a list or a number would be refused."""
-    structured = result["structuredContent"]
+    structured = result.get("structuredContent", _EMPTY)
+    if isinstance(structured, Mapping):
+        return result
     if structured is not None or (card is not None and is_boxed(card.definition.get("outputSchema"))):
         return {**result, "structuredContent": boxed(structured)}
     return {key: value for key, value in result.items() if key != "structuredContent"}
@@ -64,22 +72,38 @@ def _for_older(result: JsonObject, card: ToolCard | None) -> JsonObject:
 _EMPTY: Final[JsonObject] = {}
 
 
-def _cut(
-    outcome: Outcome, result: JsonObject, content: Sequence[JsonObject], card: ToolCard | None
+async def _cut(
+    outcome: Outcome, result: JsonObject, content: Sequence[JsonObject], card: ToolCard | None, budget: int
 ) -> JsonObject:
     handle = _handle(outcome)
     kept: dict[str, Json] = {
         key: value for key, value in result.items() if key not in ("content", "structuredContent")
     }
     said = [_text(outcome.content)]
-    structured = result.get("structuredContent")
-    if structured is not None and card is not None and card.definition.get("outputSchema") is not None:
-        if len(encoded(structured)) > MOST_STRUCTURED:
+    schema = None if card is None else card.definition.get("outputSchema")
+    if card is not None and isinstance(schema, Mapping) and result.get("structuredContent") is not None:
+        fitting = partial(fit_structured, result, card, schema, budget=budget, handle=handle)
+        fit = await anyio.to_thread.run_sync(fitting)
+        if not fit.left_out and len(encoded(fit.structured)) > MOST_STRUCTURED:
             return _too_much(outcome, handle)
-        kept["structuredContent"] = structured
+        kept["structuredContent"] = fit.structured
+        said = [_text(text) for text in (fit.beside, _said_of(fit, handle)) if text]
+        if fit.left_out:
+            kept[_META] = {**_meta(result), "fingerpost/left_out": list(fit.left_out)}
     kept["content"] = [*said, *_fitting(content)]
     way = f" What is kept of the whole: {READ}(handle={handle!r})" if handle else ""
     return _noted(within_bounds(kept, way=way), outcome)
+
+
+def _said_of(fit: StructuredFit, handle: str | None) -> str:
+    """The structured content as text, with what is missing; of one that is whole only where it is."""
+    way = f"{READ}(handle={handle!r})" if handle else ""
+    if fit.left_out:
+        return f"{fit.text}\n[Left out: {'; '.join(fit.left_out)}.{f' All of it: {way}' if way else ''}]"
+    if fit.text:
+        return fit.text
+    pages = f", and in pages: {way}" if way else ""
+    return f"[The result is too long to be repeated as text. It is whole in `structuredContent`{pages}]"
 
 
 def _handle(outcome: Outcome) -> str | None:
@@ -156,8 +180,7 @@ def _failed(outcome: Outcome) -> JsonObject:
 
 def _noted(result: JsonObject, outcome: Outcome) -> JsonObject:
     """`result` with our notes beside it: which call this was, and what we did to it."""
-    before = result.get(_META)
-    meta: dict[str, Json] = dict(cast("JsonObject", before)) if isinstance(before, Mapping) else {}
+    meta = _meta(result)
     meta[_CALL] = outcome.call_id
     if outcome.error is not None:
         meta["fingerpost/error"] = outcome.error.value
@@ -180,6 +203,11 @@ def _noted(result: JsonObject, outcome: Outcome) -> JsonObject:
     if (first := outcome.metadata.get("replayed")) is not None:
         meta["fingerpost/replayed"] = first
     return {**result, _META: meta}
+
+
+def _meta(result: JsonObject) -> dict[str, Json]:
+    before = result.get(_META)
+    return dict(cast("JsonObject", before)) if isinstance(before, Mapping) else {}
 
 
 def _with_word_of(stand_in: Json, result: JsonObject) -> JsonObject:

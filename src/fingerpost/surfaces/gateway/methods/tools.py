@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, cast
 
+from fingerpost.call.digest import budget_for
 from fingerpost.call.names import NotFound, Resolved, resolve
 from fingerpost.catalog.names import RESERVED
 from fingerpost.records import CallContext, ErrorKind, Json, JsonObject, Outcome, ToolCall, ToolCard
@@ -113,7 +114,7 @@ class ToolMethods:
             if isinstance(found, NotFound):
                 missed = await self._note_unknown(wish, context)
                 if missed.error is ErrorKind.UNAVAILABLE:  # known and away: the model hears why
-                    return rendered(missed, None, modern=request.modern)
+                    return await rendered(missed, None, modern=request.modern)
                 raise UnknownTool(wish.name, found, offer.view.visible)
             card, wish = found.card, _resolved(found)
         else:
@@ -126,7 +127,8 @@ class ToolMethods:
         if intent:
             self._router.learn(intent, outcome, context.conversation)
         card = self._card_of(outcome, card)
-        result = rendered(outcome, card, modern=request.modern)
+        budget = budget_for(card, context, self._router.settings.digest)
+        result = await rendered(outcome, card, modern=request.modern, budget=budget)
         return await self._linked(request, card, result) if has_links(result.get("content")) else result
 
     async def _linked(self, request: ClientRequest, card: ToolCard, result: JsonObject) -> JsonObject:
