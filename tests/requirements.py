@@ -84,10 +84,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "B6": Requirement("What the conversation holds is answered from it"),
     "B7": Requirement("Tool sets by context"),
     "B8": Requirement("Tool sets by persona"),
-    "B9": Requirement(
-        "Remote tools over HTTP with the caller's API key; the server's errors as they are",
-        "a server that refuses to connect without a caller's key needs a service account in `headers`",
-    ),
+    "B9": Requirement("Remote tools over HTTP with the caller's API key; the server's errors as they are"),
     "B10": Requirement("Tools by user, usage analytics, adapting instructions, chains"),
     "B11": Requirement(
         "Measured: fewer unnecessary tool uses",

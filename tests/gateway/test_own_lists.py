@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, Final, Literal
 
 import aiohttp
 import anyio
+import anyio.to_thread
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -22,9 +24,10 @@ from tests.api import kit as api
 from tests.completions import kit as chat
 from tests.conformance.gateway import connected, serving, settings
 from tests.requirements import proves
+from tests.surfaces.conftest import Person
 
 Object = dict[str, Any]
-Without = Literal["unauthorized", "error", "nothing"]
+Without = Literal["unauthorized", "error", "nothing", "no_connection"]
 
 ANNS: Final = "Bearer canary-ann"
 BENS: Final = "Bearer canary-ben"
@@ -61,6 +64,8 @@ class Account:
         self.asked.append((method, key))
         if "id" not in message:
             return Response(status_code=202)
+        if self.without == "no_connection" and key not in self.lists:
+            return Response(status_code=403 if method == "server/discover" else 401)
         if method in ("tools/list", "tools/call") and key not in self.lists:
             return self.refuse(message)
         if method == "initialize":
@@ -102,7 +107,7 @@ async def account(
             name="account",
             transport="http",
             url=f"{address}/mcp",
-            era=VERSION,
+            era="auto" if without == "no_connection" else VERSION,
             forward_authorization=True,
         )
         async with Router([spec], settings=settings(folder, **more), model=model) as router:
@@ -144,14 +149,15 @@ async def tools_at(address: str, headers: dict[str, str]) -> set[str]:
 
 
 @proves("B9", "B13")
-@pytest.mark.parametrize("without", ["unauthorized", "error", "nothing"])
+@pytest.mark.parametrize("without", ["unauthorized", "error", "nothing", "no_connection"])
 async def test_each_caller_is_listed_what_the_server_lists_to_their_own_key(
     tmp_path: Path, without: Without
 ) -> None:
     async with account(tmp_path, without) as (service, router, who):
         status = router.servers.status("account")
         assert status.state is ServerState.READY
-        assert status.reason == "needs the caller's own key to list its tools"
+        need = "connect" if without == "no_connection" else "list its tools"
+        assert status.reason == f"needs the caller's own key to {need}"
         async with serving(router) as address:
             seen = {name: await tools_at(f"{address}/mcp/all", headers) for name, headers in who.items()}
             again = await tools_at(f"{address}/mcp/all", who["ann"])
@@ -174,10 +180,11 @@ async def test_each_caller_is_listed_what_the_server_lists_to_their_own_key(
 
 
 @proves("B9", "B13")
+@pytest.mark.parametrize("without", ["error", "no_connection"])
 async def test_over_the_api_a_tool_is_found_and_called_by_the_caller_it_is_listed_to_alone(
-    tmp_path: Path,
+    tmp_path: Path, without: Without
 ) -> None:
-    async with account(tmp_path) as (service, router, who), api.served(router) as console:
+    async with account(tmp_path, without) as (service, router, who), api.served(router) as console:
         wish: Object = {"request": "Show the payroll of the company"}
         call: Object = {"tool": "account/show_payroll", "arguments": {}}
         found = (await console.post("/api/route", wish, headers=who["ann"])).json()
@@ -197,7 +204,10 @@ async def test_over_the_api_a_tool_is_found_and_called_by_the_caller_it_is_liste
 
 
 @proves("B9", "B13")
-async def test_in_a_chat_the_model_is_offered_the_tools_of_the_callers_own_list(tmp_path: Path) -> None:
+@pytest.mark.parametrize("without", ["error", "no_connection"])
+async def test_in_a_chat_the_model_is_offered_the_tools_of_the_callers_own_list(
+    tmp_path: Path, without: Without
+) -> None:
     offered: list[set[str]] = []
 
     def reply(request: Any) -> Any:
@@ -209,7 +219,7 @@ async def test_in_a_chat_the_model_is_offered_the_tools_of_the_callers_own_list(
     question = {"role": "user", "content": "Use the tool show_payroll to show the payroll of the company"}
     body: Object = {"model": "fingerpost", "messages": [question]}
     async with (
-        account(tmp_path, model=ScriptedModel(reply)) as (service, router, who),
+        account(tmp_path, without, model=ScriptedModel(reply)) as (service, router, who),
         chat.served(router) as (address, _),
         aiohttp.ClientSession() as http,
     ):
@@ -264,15 +274,56 @@ async def test_a_definition_other_than_the_pinned_one_is_offered_to_no_caller(tm
 
 
 @proves("B9")
+@pytest.mark.parametrize("without", ["error", "no_connection"])
 async def test_an_approved_call_of_such_a_tool_goes_on_and_without_its_caller_goes_without_the_key(
-    tmp_path: Path,
+    tmp_path: Path, without: Without
 ) -> None:
     pay = {**definition("pay_invoice", "Pay an invoice"), "annotations": {"readOnlyHint": False}}
-    async with account(tmp_path, policy=[]) as (service, router, who), api.served(router) as console:
+    async with account(tmp_path, without, policy=[]) as (service, router, who), api.served(router) as console:
         service.lists[ANNS] = [pay]
         call: Object = {"tool": "account/pay_invoice", "arguments": {}}
         waits = (await console.post("/api/call", call, headers=who["ann"])).json()
         await router.calls.decide(waits["pending_id"], Decision.APPROVED, by="olga")
         outcome = await router.resume_call(waits["pending_id"])
     assert not outcome.success
-    assert [key for method, key in service.asked if method == "tools/call"] == [None]
+    sent = [key for method, key in service.asked if method == "tools/call"]
+    if without == "no_connection":
+        assert sent == []
+        assert "needs the caller's own key" in f"{outcome.content} {outcome.detail}"
+    else:
+        assert sent == [None]
+
+
+@proves("B9")
+async def test_each_connection_is_opened_with_the_key_of_its_caller_and_answers_their_calls_alone(
+    tmp_path: Path,
+) -> None:
+    async with account(tmp_path, "no_connection") as (service, router, who), serving(router) as address:
+        call: Object = {"name": "account__list_invoices", "arguments": {}}
+        told = {
+            name: str(await ask(f"{address}/mcp/all", who[name], "tools/call", call))
+            for name in ("ann", "ben", "ann")
+        }
+        assert "list_invoices for ann" in told["ann"]
+        assert "list_invoices for ben" in told["ben"]
+        opened = [key for method, key in service.asked if method == "initialize" and key is not None]
+        assert opened == [ANNS, BENS]
+        del service.lists[BENS]  # the key is taken back
+        refused = await ask(f"{address}/mcp/all", who["ben"], "tools/call", call)
+        assert refused["isError"]
+        with pytest.raises(KeyError, match="result"):  # an unknown tool
+            await ask(f"{address}/mcp/all", who["without"], "tools/call", call)
+
+
+@proves("B9")
+async def test_the_command_says_that_the_callers_key_is_needed(tmp_path: Path) -> None:
+    service = Account("no_connection")
+    operator = Person(tmp_path)
+    async with served(service.application()) as url:
+        operator.has("account", url=f"{url}/mcp", forward_authorization=True)
+        servers = await anyio.to_thread.run_sync(operator.runs, "servers", "--json")
+        doctor = await anyio.to_thread.run_sync(operator.runs, "doctor", "--json")
+    assert servers.returncode == doctor.returncode == 0, servers.stderr + doctor.stdout
+    [status] = json.loads(servers.stdout)
+    assert (status["state"], status["reason"]) == ("ready", "needs the caller's own key to connect")
+    assert '"needs the caller\'s own key to connect"' in doctor.stdout

@@ -89,6 +89,12 @@ def sign_in_needed(server: str, detail: str) -> SignInNeeded:
     return SignInNeeded(message, server=server, hint=f"run: fingerpost servers login {server}")
 
 
+def needs_callers_key(server: str) -> SignInNeeded:
+    message = f"{server} needs the caller's own key"
+    hint = "the caller sends it as `Authorization`, beside the `X-API-Key` of Fingerpost"
+    return SignInNeeded(message, server=server, hint=hint)
+
+
 def too_large(server: str, limit: int) -> ResponseTooLarge:
     message = f"{server} sent more than {limit:,} bytes in one reply"
     return ResponseTooLarge(message, hint="ask the tool for less, or raise limits.response_bytes")
@@ -242,7 +248,8 @@ def setback_of(error: FingerpostError, *, cause: BaseException | None = None) ->
     elif isinstance(error, SignInNeeded) or (cause is not None and _needs_a_person(cause)):
         pace = Pace.SLOW
     # Of a connection nothing can have taken effect: that is said of calls.
-    return Setback(reason=str(error), pace=pace, hint=None if error.hint == UNKNOWN_OUTCOME else error.hint)
+    hint = None if error.hint == UNKNOWN_OUTCOME else error.hint
+    return Setback(reason=str(error), pace=pace, hint=hint, refused=isinstance(error, SignInNeeded))
 
 
 def _needs_a_person(cause: BaseException) -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 
 import anyio
 from anyio.abc import TaskGroup
@@ -91,22 +93,37 @@ class Isolated:
         self._make_room()
         return self._open(key, tasks, None, around)
 
-    def use(self, key: str, tasks: TaskGroup, listing: Listing | None) -> _Use:
-        """This caller's connection, opened where there is none, kept at least until the block ends."""
-        return _Use(self, key, tasks, listing)
+    def use(
+        self, key: str, tasks: TaskGroup, listing: Listing | None, headers: Mapping[str, str] | None = None
+    ) -> _Use:
+        """This caller's connection, opened where there is none, kept at least until the block ends.
 
-    def claim(self, key: str, tasks: TaskGroup, listing: Listing | None) -> Own:
+        `headers` go with everything that is sent on it.
+        """
+        return _Use(self, key, tasks, listing, headers)
+
+    def claim(
+        self, key: str, tasks: TaskGroup, listing: Listing | None, headers: Mapping[str, str] | None
+    ) -> Own:
         own = self._own.get(key)
         if own is None or own.over:
             if own is None:
                 self._make_room()
-            own = self._open(key, tasks, listing, self._around)
+            own = self._open(key, tasks, listing, self._around, headers)
         own.users += 1
         return own
 
-    def _open(self, key: str, tasks: TaskGroup, listing: Listing | None, around: Surroundings) -> Own:
+    def _open(
+        self,
+        key: str,
+        tasks: TaskGroup,
+        listing: Listing | None,
+        around: Surroundings,
+        headers: Mapping[str, str] | None = None,
+    ) -> Own:
         own = self._own[key] = Own()
-        tasks.start_soon(self._run, key, own, listing, around)
+        spec = replace(self._spec, headers={**self._spec.headers, **headers}) if headers else self._spec
+        tasks.start_soon(self._run, key, own, listing, around, spec)
         return own
 
     def _make_room(self) -> None:
@@ -121,15 +138,15 @@ class Isolated:
     def _idle(self) -> list[tuple[float, str]]:
         return [(own.used, key) for key, own in self._own.items() if not own.busy]
 
-    async def _run(self, key: str, own: Own, listing: Listing | None, around: Surroundings) -> None:
+    async def _run(
+        self, key: str, own: Own, listing: Listing | None, around: Surroundings, spec: ServerSpec
+    ) -> None:
         """One connection from its first byte to its end."""
         lifeline = Lifeline(self._spec.name, stderr=Ring(self._around.limits.stderr_bytes))
         own.scope.deadline = anyio.current_time() + self._spec.connect_timeout
         try:
             with own.scope:
-                async with open_connection(
-                    self._spec, around, lifeline=lifeline, outside=self._hear
-                ) as connection:
+                async with open_connection(spec, around, lifeline=lifeline, outside=self._hear) as connection:
                     if listing is not None:
                         connection.mirror(listing)
                     own.scope.deadline = math.inf
@@ -173,9 +190,16 @@ class Isolated:
 class _Use:
     """A claim on a caller's connection."""
 
-    def __init__(self, pool: Isolated, key: str, tasks: TaskGroup, listing: Listing | None) -> None:
+    def __init__(
+        self,
+        pool: Isolated,
+        key: str,
+        tasks: TaskGroup,
+        listing: Listing | None,
+        headers: Mapping[str, str] | None,
+    ) -> None:
         self._pool = pool
-        self._arguments = (key, tasks, listing)
+        self._arguments = (key, tasks, listing, headers)
         self._own: Own | None = None
 
     async def __aenter__(self) -> Connection:

@@ -32,6 +32,7 @@ class Setback:
     reason: str
     pace: Pace = Pace.SOON
     hint: str | None = None
+    refused: bool = False  # it wants to know who asks (HTTP 401 or 403)
 
 
 class Lifeline:

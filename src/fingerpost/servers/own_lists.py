@@ -25,6 +25,7 @@ FAILED_SECONDS: Final = 5.0  # after which a list that could not be read is aske
 MOST_CALLERS: Final = 100  # whose lists are kept; beyond them the one used longest ago goes
 MOST_AT_ONCE: Final = 4  # lists read from one server at the same time
 NOTE: Final = "needs the caller's own key to list its tools"
+CONNECT_NOTE: Final = "needs the caller's own key to connect"
 
 # Many servers refuse with the code -32001, which is also the one of a reply that came too late.
 REFUSALS: Final = (SignInNeeded, ToolFailed, ToolTimeout)
@@ -122,6 +123,10 @@ class OwnLists:
                 return before, FAILED_SECONDS
             return {cast("str", given["name"]): given for given in listing.definitions}, LIST_SECONDS
         return before, FAILED_SECONDS
+
+    def connection_key(self, authorization: str, session: str) -> str:
+        """What the connection is known by that is opened with this key; `session`: of a caller alone."""
+        return self._key(session, authorization).hex()
 
     def _key(self, caller: str, authorization: str) -> bytes:
         name = caller.encode("utf-8", "surrogatepass")

@@ -166,12 +166,12 @@ class Servers:
         a crash loop must not be driven by the calls it fails.
         """
         supervisor = self._find(name)
-        if supervisor.usable:
+        if supervisor.askable:
             return
         self.start(name)
         with anyio.move_on_after(timeout):
             await supervisor.until_settled()
-        if not supervisor.usable:
+        if not supervisor.askable:
             raise supervisor.unavailable()
 
     # -- knowing ------------------------------------------------------------------------------------
@@ -237,7 +237,9 @@ class Servers:
         async def ask(connection: Connection, clock: Clock) -> dict[str, Any]:
             assert self._tasks is not None
             era = supervisor.own_era
-            own = era.of(passage, connection, self._tasks, tools=supervisor.tool_count)
+            own = None
+            if not supervisor.keyed:
+                own = era.of(passage, connection, self._tasks, tools=supervisor.tool_count)
             if own is not None:
                 own.users += 1
                 try:
@@ -309,7 +311,7 @@ class Servers:
         """Have this asked on the right connection, in time."""
         name = supervisor.spec.name
         if passage is not None and passage.clock is not None:
-            if not supervisor.usable:
+            if not supervisor.askable:
                 await self.ensure(name, timeout=timeout)
             return _checked(name, await self._on_connection(supervisor, ask, passage.clock, passage))
         began = anyio.current_time()
@@ -329,10 +331,13 @@ class Servers:
         clock: Clock,
         passage: Passage | None,
     ) -> JsonObject:
+        assert self._tasks is not None
+        if supervisor.keyed:
+            async with supervisor.with_key(passage, self._tasks) as connection:
+                return await ask(connection, clock)
         caller = passage.caller if passage is not None else None
         if caller is None or not supervisor.spec.isolate:
             return await ask(_connected(supervisor), clock)
-        assert self._tasks is not None
         async with supervisor.isolated.use(caller.key, self._tasks, supervisor.listing) as connection:
             return await ask(connection, clock)
 
@@ -341,6 +346,8 @@ class Servers:
         supervisor = self._find(name)
         seconds = supervisor.spec.connect_timeout
         await self.ensure(name, timeout=seconds)
+        if supervisor.keyed:  # it lists to callers alone, who ask for themselves
+            return
         with anyio.move_on_after(seconds):
             await supervisor.relist(_connected(supervisor))
             return
@@ -355,14 +362,16 @@ class Servers:
         for a short time.
         """
         found: list[tuple[str, str]] = []
+        assert self._tasks is not None
+        connections = self._tasks
 
         async def ask(supervisor: Supervisor) -> None:
-            names = await supervisor.own_tools(caller, authorization, timeout=timeout)
+            names = await supervisor.own_tools(caller, authorization, connections, timeout=timeout)
             found.extend((supervisor.spec.name, name) for name in names)
 
         async with anyio.create_task_group() as tasks:
             for supervisor in self._supervisors.values():
-                if supervisor.usable and supervisor.wants_own_keys:
+                if supervisor.askable and supervisor.wants_own_keys:
                     tasks.start_soon(ask, supervisor)
         return tuple(sorted(found))
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import cast
@@ -25,21 +25,24 @@ from fingerpost.events import EventSink, ToolDropped
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, Listing, ServerSpec, ServerState
 from fingerpost.servers.backoff import Backoff, wait_before
+from fingerpost.servers.caller import Passage
 from fingerpost.servers.connection import Connection
 from fingerpost.servers.failures import (
     Broken,
     SessionLost,
     from_exception,
     is_loss,
+    needs_callers_key,
     setback_of,
 )
 from fingerpost.servers.heartbeat import keep_probing
 from fingerpost.servers.isolated import Isolated
 from fingerpost.servers.lifeline import STRAYS_HINT, Lifeline, Pace, Setback
 from fingerpost.servers.materials import CHANGED, Kind, Shelf
+from fingerpost.servers.oauth import stored_sign_in
 from fingerpost.servers.opening import Surroundings, open_connection
 from fingerpost.servers.own_era import OwnEra
-from fingerpost.servers.own_lists import NOTE, REFUSALS, OwnLists
+from fingerpost.servers.own_lists import CONNECT_NOTE, NOTE, REFUSALS, OwnLists
 from fingerpost.servers.ring import Ring
 from fingerpost.servers.standing import Standing, flaw_of
 from fingerpost.servers.watches import Watches
@@ -51,6 +54,7 @@ SUBSCRIBE_SECONDS = 0.5  # a slow subscription does not delay readiness; the lis
 DROPPED_EVENTS = 100  # of one listing; the status counts them all
 LOOK_NOW_SECONDS = 5.0  # after which a list is read again when something is asked for that is not in it
 SECONDS_PER_TOOL = 0.01  # a long list is read again less often
+KEYED_SECONDS = 300.0  # after which a server that wants callers' keys is tried without one again
 WANTS_TLS = "if the server wants TLS, use https:// in its url"
 ANNOUNCED = ("tools", "prompts", "resources")
 
@@ -83,6 +87,8 @@ class Supervisor:
         self._own_lists = OwnLists()
         self._common = Listing(server=spec.name)  # what it lists without a caller's key
         self._refused = False  # to list without one
+        self.keyed = False  # it refuses to connect without a caller's key
+        self._by_key = Isolated(spec, replace(shared.around, tokens=None), self._hear)
         self.connection: Connection | None = None
         self.started = False
         self.shut = False  # switched off by a person while we run
@@ -94,23 +100,30 @@ class Supervisor:
 
     async def until_settled(self) -> None:
         """Return when the server can be asked, or is known to be down or disabled."""
-        while not self.usable and self.standing.state not in (ServerState.DOWN, ServerState.DISABLED):
+        while not self.askable and self.standing.state not in (ServerState.DOWN, ServerState.DISABLED):
             await self.standing.moved()
 
     def let_callers_go(self) -> None:
         """End the connections that are single callers' own."""
         self.isolated.close()
         self.own_era.close()
+        self._by_key.close()
 
     def rest(self) -> None:
         """Its task was ended: it may be started again."""
         self.connection = None
         self.started = False
+        self.keyed = False
 
     @property
     def usable(self) -> bool:
         """Whether there is a connection of which nobody knows yet that it is over."""
         return self.connection is not None and self.connection.lifeline.setback is None
+
+    @property
+    def askable(self) -> bool:
+        """Whether requests can be sent: on the shared connection, or on one with the caller's own key."""
+        return self.usable or self.keyed
 
     def unavailable(self) -> ServerUnavailable:
         """Why nothing can be asked of it now."""
@@ -132,10 +145,16 @@ class Supervisor:
         reason: str | None = None
         while True:
             began = anyio.current_time()
-            self.standing.move(ServerState.CONNECTING, reason, attempts=backoff.failures)
+            if not self.keyed:
+                self.standing.move(ServerState.CONNECTING, reason, attempts=backoff.failures)
             setback = await self._attempt()
             self.connection = None
             self.own_era.close()
+            if setback.refused and await self._may_connect_with_keys():
+                self._expect_keys()
+                await anyio.sleep(KEYED_SECONDS)
+                continue
+            self.keyed = False
             delay = backoff.after(setback.pace, began=began, now=anyio.current_time())
             reason = setback.reason
             self._forgotten = setback.pace is Pace.NOW
@@ -144,6 +163,33 @@ class Supervisor:
                     ServerState.DOWN, reason, hint=setback.hint, retry_in=delay, attempts=backoff.failures
                 )
                 await anyio.sleep(delay)
+
+    async def _may_connect_with_keys(self) -> bool:
+        """Whether a refusal to connect means that a caller's key is wanted, and not that ours is wrong."""
+        signed_in = await stored_sign_in(self.spec, self._shared.around.tokens)
+        return self.spec.forward_authorization and not self._has_own_key and signed_in is None
+
+    def _expect_keys(self) -> None:
+        """From here on it is connected for each caller who brings a key, with that key."""
+        if not self.keyed:
+            self.keyed = True
+            self._common = Listing(server=self.spec.name, prefix=self.spec.prefix)
+            self._take(self._common)
+        self.standing.move(ServerState.READY, CONNECT_NOTE)
+
+    @asynccontextmanager
+    async def with_key(self, passage: Passage | None, tasks: TaskGroup) -> AsyncGenerator[Connection]:
+        """The connection that was opened with this caller's own key. Raises our errors."""
+        caller = None if passage is None else passage.caller
+        given = caller or passage
+        key = None if given is None else given.authorization
+        if key is None:
+            raise needs_callers_key(self.spec.name)
+        session = caller.key if caller is not None and self.spec.isolate else ""
+        name = self._own_lists.connection_key(key, session)
+        headers = {"Authorization": key}
+        async with self._by_key.use(name, tasks, self.listing, headers) as connection:
+            yield connection
 
     async def _attempt(self) -> Setback:
         """One connection from its first byte to its end. Returns why it ended."""
@@ -216,40 +262,53 @@ class Supervisor:
         self._common = common
         return await self._with_own_lists(connection)
 
-    async def _with_own_lists(self, connection: Connection) -> Listing:
+    async def _with_own_lists(self, connection: Connection | None) -> Listing:
         """What it lists to all, and to callers with a key of their own."""
         if not self.wants_own_keys:
             await self._shared.study(self._common)
             return self._common
         listing = self._own_lists.added_to(self._common, most=self._limits.tools_per_server)
-        connection.mirror(listing)
+        if connection is not None:
+            connection.mirror(listing)
         await self._shared.study(listing)
         return listing
 
     @property
     def _may_want_own_keys(self) -> bool:
         """Whether a refusal to list means that a caller's key is wanted, and not that ours is wrong."""
-        ours = any(name.casefold() == "authorization" for name in self.spec.headers)
-        return self.wants_own_keys and not ours
+        return self.wants_own_keys and not self._has_own_key
+
+    @property
+    def _has_own_key(self) -> bool:
+        return any(name.casefold() == "authorization" for name in self.spec.headers)
 
     @property
     def wants_own_keys(self) -> bool:
         """Whether callers' own keys go to this server and it lists nothing without one."""
         return self.spec.forward_authorization and not self._common.definitions
 
-    async def own_tools(self, caller: str, authorization: str, *, timeout: float) -> frozenset[str]:
+    async def own_tools(
+        self, caller: str, authorization: str, tasks: TaskGroup, *, timeout: float
+    ) -> frozenset[str]:
         """The names of the tools it lists to this caller's own key; they are in the listing then."""
         connection = self.connection
-        if connection is None or not self.wants_own_keys:
-            return frozenset()
-        ask = partial(connection.list_tools_with, authorization)
+        if connection is not None:
+            ask = partial(connection.list_tools_with, authorization)
+        else:
+            ask = partial(self._list_with_key, Passage(authorization=authorization), tasks)
         if await self._own_lists.read(caller, authorization, ask, seconds=timeout):
             async with self._listing_lock:
                 self._take(await self._with_own_lists(connection))
         return self._own_lists.names(caller, authorization, self.listing or self._common)
 
+    async def _list_with_key(self, passage: Passage, tasks: TaskGroup) -> Listing:
+        async with self.with_key(passage, tasks) as connection:
+            return await connection.list_tools()
+
     def _go_up(self, connection: Connection, *, milliseconds: float) -> None:
         self.connection = connection
+        self.keyed = False
+        self._by_key.close()
         self.shelf.greet(connection)
         self.standing.note(protocol=connection.protocol, product=connection.product, connect_ms=milliseconds)
         self._show_listing()

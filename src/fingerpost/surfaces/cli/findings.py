@@ -83,6 +83,9 @@ def _look_at_server(status: ServerStatus) -> Iterator[Finding]:
     if status.state is ServerState.DISABLED and (away := server_away("", status)) is not None:
         what = status.reason or "disabled in the configuration"
         yield Finding(severity="advice", subject=f"server {status.name}", what=what, fix=away.fix)
+    if status.state is ServerState.READY and status.reason is not None:
+        fix = "callers send it as `Authorization`, beside their `X-API-Key`: see docs/servers.md"
+        yield Finding(severity="advice", subject=f"server {status.name}", what=status.reason, fix=fix)
     if status.state not in ("down", "connecting", "degraded"):
         return
     lines = tuple(line for line in status.stderr_tail.splitlines() if line.strip())
