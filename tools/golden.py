@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -201,7 +201,7 @@ def collect_exit_codes(home: Path) -> dict[str, list[object]]:
 
 
 @contextmanager
-def serve(home: Path) -> Iterator[None]:
+def serve(home: Path) -> Generator[None, None, None]:
     command = [
         str(Path(sys.executable).parent / "fingerpost"),
         *("serve", "--config", "examples/own.toml", "--servers", "examples/servers.json"),
