@@ -1,0 +1,776 @@
+"""Rename symbols and move modules from tables, over the whole repository.
+
+    python tools/refactor.py count
+    python tools/refactor.py rename tools/renames/*.toml
+    python tools/refactor.py move tools/renames/*.toml
+
+A table has three sections, with names below `fingerpost.`:
+
+    [names]       # a class, function, method, field or parameter, and its new name
+    "router.shutters:Shutters" = "DisabledTools"
+    "router.shutters:Shutters.switch" = "set_enabled"
+    "router.shutters:Shutters.switch(wish)" = "tool_call"
+
+    [modules]     # several that move to one are merged
+    "router.shutters" = "router.disabled"
+
+    [docstrings]  # of merged modules; else the first one's stays
+    "router.disabled" = "Tools and servers that an operator has disabled."
+
+`rename` asks pyright for the references, so it follows types and not spellings. All
+references are found before the first file changes. `move` rewrites imports and leaves
+their order to ruff. Run `rename` first: its table names modules by their old places.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, cast
+from urllib.parse import unquote, urlparse
+
+ROOT: Final = Path(__file__).parent.parent
+PACKAGE: Final = "fingerpost"
+CODE: Final = ("src", "tests", "benchmarks", "examples", "tools", "training")
+TEXT: Final = ("*.toml", "*.md", "Makefile", "docs/**/*.md", "src/**/*.toml", "examples/**/*", ".ci/*")
+
+
+@dataclass(slots=True)
+class Table:
+    names: dict[str, str] = field(default_factory=dict[str, str])
+    modules: dict[str, str] = field(default_factory=dict[str, str])
+    docstrings: dict[str, str] = field(default_factory=dict[str, str])
+
+    @classmethod
+    def from_files(cls, paths: Iterable[Path]) -> Table:
+        table = cls()
+        for path in paths:
+            found = tomllib.loads(path.read_text())
+            for section, known in (
+                ("names", table.names),
+                ("modules", table.modules),
+                ("docstrings", table.docstrings),
+            ):
+                given: dict[str, str] = found.pop(section, {})
+                if twice := known.keys() & given.keys():
+                    sys.exit(f"{path}: {sorted(twice)} stand in another table, too")
+                known.update(given)
+            if found:
+                sys.exit(f"{path}: unknown sections {sorted(found)}")
+        return table
+
+
+# Modules and files
+
+
+def path_of(module: str) -> Path:
+    """The file of a module, named from below the package."""
+    base = ROOT / "src" / PACKAGE / Path(*module.split(".")) if module else ROOT / "src" / PACKAGE
+    return base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT / "src" / PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def code_files() -> Iterator[Path]:
+    for folder in CODE:
+        yield from sorted((ROOT / folder).rglob("*.py"))
+
+
+# Renaming through pyright
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A position of the language server: from zero, columns in UTF-16 units."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    start: Place
+    end: Place
+    text: str
+
+
+def find_definition(source: str, qualified: str) -> Place | None:
+    """Where `Class.method(parameter)` is defined in this source."""
+    match = re.fullmatch(r"([\w.]+?)(?:\((\w+)\))?", qualified)
+    if match is None:
+        return None
+    scope: ast.AST = ast.parse(source)
+    *outer, last = match[1].split(".")
+    for name in outer:
+        inner = next((node for node in _definitions(scope, name) if hasattr(node, "body")), None)
+        if inner is None:
+            return None
+        scope = inner
+    if match[2] is not None:
+        function = next((node for node in _definitions(scope, last) if _is_function(node)), None)
+        return None if function is None else _place_of_parameter(source, function, match[2])
+    node = next(iter(_definitions(scope, last)), None)
+    return None if node is None else _place_of_name(source, node, last)
+
+
+def _is_function(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+
+
+def _definitions(scope: ast.AST, name: str) -> Iterator[ast.AST]:
+    """What defines this name: classes and functions, then assignments, then attributes of self."""
+    body: list[ast.stmt] = getattr(scope, "body", [])
+    flat = list(_flatten(body))
+    for node in flat:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
+            yield node
+    for node in flat:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        for target in targets:
+            if isinstance(target, ast.Name) and target.id == name:
+                yield target
+        alias = getattr(node, "name", None)
+        if isinstance(alias, ast.Name) and alias.id == name:  # `type X = …`
+            yield alias
+    if isinstance(scope, ast.ClassDef):
+        for node in ast.walk(scope):
+            if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Store):
+                yield node
+
+
+def _flatten(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements, those in branches included."""
+    for node in body:
+        yield node
+        if isinstance(node, ast.If | ast.Try):
+            yield from _flatten(node.body)
+            yield from _flatten(node.orelse)
+
+
+def _place_of_name(source: str, node: ast.AST, name: str) -> Place:
+    line = cast("int", getattr(node, "lineno", 1))
+    if isinstance(node, ast.Attribute):
+        line = node.end_lineno or line
+        return _place(source, line, (node.end_col_offset or 0) - len(name.encode()))
+    if isinstance(node, ast.Name | ast.arg):
+        return _place(source, line, node.col_offset)
+    text = source.splitlines()[line - 1]
+    found = re.compile(rf"\b(?:class|def)\s+({re.escape(name)})\b").search(text)
+    assert found is not None, (line, name)
+    return _place(source, line, len(text[: found.start(1)].encode()))
+
+
+def _place_of_parameter(source: str, node: ast.AST, name: str) -> Place | None:
+    arguments = cast("ast.FunctionDef", node).args
+    given = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    given += [one for one in (arguments.vararg, arguments.kwarg) if one is not None]
+    found = next((one for one in given if one.arg == name), None)
+    return None if found is None else _place_of_name(source, found, name)
+
+
+def _place(source: str, line: int, byte_column: int) -> Place:
+    before = source.splitlines()[line - 1].encode()[:byte_column].decode()
+    return Place(line - 1, len(before.encode("utf-16-le")) // 2)
+
+
+class LanguageServer:
+    """A pyright that answers one question at a time."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            ["pyright-langserver", "--stdio"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self._id = 0
+        self._opened: set[Path] = set()
+        root = ROOT.as_uri()
+        capabilities = {
+            "workspace": {"configuration": True, "workspaceFolders": True},
+            "textDocument": {"rename": {"prepareSupport": False}},
+        }
+        self.ask(
+            "initialize",
+            {
+                "processId": None,
+                "rootUri": root,
+                "workspaceFolders": [{"uri": root, "name": "root"}],
+                "capabilities": capabilities,
+            },
+        )
+        self._tell("initialized", {})
+        self._wait_for_files()
+
+    def _wait_for_files(self) -> None:
+        """Until the list of source files is complete, references would be missed."""
+        while True:
+            message = self._receive()
+            if "method" in message and "id" in message:
+                self._answer(message)
+            elif "source files" in str(message.get("params", {}).get("message", "")):
+                return
+
+    def rename(self, path: Path, place: Place, name: str) -> dict[Path, list[Edit]]:
+        self._open(path)
+        given = {
+            "textDocument": {"uri": path.as_uri()},
+            "position": {"line": place.line, "character": place.column},
+            "newName": name,
+        }
+        return dict(_read_edits(self.ask("textDocument/rename", given) or {}))
+
+    def _open(self, path: Path) -> None:
+        if path in self._opened:
+            return
+        self._opened.add(path)
+        document = {"uri": path.as_uri(), "languageId": "python", "version": 1, "text": path.read_text()}
+        self._tell("textDocument/didOpen", {"textDocument": document})
+
+    def ask(self, method: str, params: object) -> Any:
+        self._id += 1
+        self._send({"jsonrpc": "2.0", "id": self._id, "method": method, "params": params})
+        while True:
+            message = self._receive()
+            if message.get("id") == self._id and "method" not in message:
+                if "error" in message:
+                    raise RuntimeError(message["error"])
+                return message.get("result")
+            if "method" in message and "id" in message:
+                self._answer(message)
+
+    def _answer(self, message: Mapping[str, Any]) -> None:
+        result: object = None
+        if message["method"] == "workspace/configuration":
+            result = [{"analysis": {"diagnosticMode": "openFilesOnly"}} for _ in message["params"]["items"]]
+        self._send({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+    def _tell(self, method: str, params: object) -> None:
+        self._send({"jsonrpc": "2.0", "method": method, "params": params})
+
+    def _send(self, message: object) -> None:
+        stream = self._process.stdin
+        assert stream is not None
+        body = json.dumps(message).encode()
+        stream.write(f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        stream.flush()
+
+    def _receive(self) -> dict[str, Any]:
+        stream = self._process.stdout
+        assert stream is not None
+        length = 0
+        while line := stream.readline().strip():
+            name, _, value = line.partition(b":")
+            if name.lower() == b"content-length":
+                length = int(value)
+        return json.loads(stream.read(length))
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+def _read_edits(found: Mapping[str, Any]) -> Iterator[tuple[Path, list[Edit]]]:
+    changes: dict[str, list[dict[str, Any]]] = dict(found.get("changes") or {})
+    for change in found.get("documentChanges") or ():
+        changes.setdefault(change["textDocument"]["uri"], []).extend(change["edits"])
+    for uri, edits in changes.items():
+        yield (
+            Path(unquote(urlparse(uri).path)),
+            [
+                Edit(_read_place(edit["range"]["start"]), _read_place(edit["range"]["end"]), edit["newText"])
+                for edit in edits
+            ],
+        )
+
+
+def _read_place(found: Mapping[str, int]) -> Place:
+    return Place(found["line"], found["character"])
+
+
+def rename(table: Table) -> int:
+    """Rename everything in the table; return 1 if something was not found."""
+    edits: dict[Path, dict[tuple[Place, Place], tuple[str, str]]] = defaultdict(dict)
+    problems: list[str] = []
+    server = LanguageServer()
+    try:
+        for number, (where, name) in enumerate(sorted(table.names.items()), 1):
+            module, _, qualified = where.partition(":")
+            path = path_of(module) if not module.startswith("/") else ROOT / module[1:]
+            place = find_definition(path.read_text(), qualified) if path.exists() else None
+            if place is None:
+                problems.append(f"{where}: no such definition")
+                continue
+            try:
+                found = server.rename(path, place, name)
+            except RuntimeError as error:
+                problems.append(f"{where}: {error}")
+                continue
+            count = 0
+            for file, made in found.items():
+                for edit in made:
+                    count += 1
+                    known = edits[file].setdefault((edit.start, edit.end), (edit.text, where))
+                    if known[0] != edit.text:
+                        problems.append(
+                            f"{where}: {file.name}:{edit.start.line + 1} is renamed by {known[1]}, too"
+                        )
+            print(f"{number}/{len(table.names)} {where} -> {name}: {count}", flush=True)
+            if not count:
+                problems.append(f"{where}: pyright renames nothing")
+    finally:
+        server.close()
+    for file, made in edits.items():
+        file.write_text(
+            apply_edits(file.read_text(), [Edit(*place, text) for place, (text, _) in made.items()])
+        )
+    print(*problems, sep="\n")
+    return 1 if problems else 0
+
+
+def apply_edits(source: str, edits: Iterable[Edit]) -> str:
+    lines = source.splitlines(keepends=True)
+    for edit in sorted(edits, key=lambda one: (one.start.line, one.start.column), reverse=True):
+        assert edit.start.line == edit.end.line
+        units = lines[edit.start.line].encode("utf-16-le")
+        before, after = units[: edit.start.column * 2], units[edit.end.column * 2 :]
+        lines[edit.start.line] = before.decode("utf-16-le") + edit.text + after.decode("utf-16-le")
+    return "".join(lines)
+
+
+# Moving and merging modules
+
+
+@dataclass(slots=True)
+class Source:
+    """One Python file, before and after."""
+
+    path: Path
+    module: str | None  # below the package; None for tests and the like
+    text: str
+    tree: ast.Module
+
+    @classmethod
+    def read(cls, path: Path) -> Source:
+        text = path.read_text()
+        inside = path.is_relative_to(ROOT / "src" / PACKAGE)
+        return cls(path, module_of(path) if inside else None, text, ast.parse(text))
+
+
+class Moves:
+    """Rewrites every file for modules that move; collects what it cannot do."""
+
+    def __init__(self, table: Table) -> None:
+        self.problems: list[str] = []
+        self._sources = [Source.read(path) for path in code_files()]
+        self._by_module = {one.module: one for one in self._sources if one.module is not None}
+        self._new = dict(table.modules)
+        self._docstrings = table.docstrings
+        for old in self._new:
+            if old not in self._by_module:
+                self.problems.append(f"{old}: no such module")
+        self._groups: dict[str, list[str]] = defaultdict(list)
+        for old, new in self._new.items():
+            if new in self._by_module and new not in self._new and new not in self._groups:
+                self._groups[new].append(new)  # merged into a module that stays
+            self._groups[new].append(old)
+        self._origins = {
+            name: _imported_names(self._by_module[name].tree) for name in self._new if name in self._by_module
+        }
+
+    def run(self) -> None:
+        texts = {source.path: self._rewrite(source) for source in self._sources}
+        made: dict[Path, str] = {}
+        for new, olds in self._groups.items():
+            members = [(old, texts[self._by_module[old].path]) for old in olds if old in self._by_module]
+            made[_new_path(new)] = self._merge(new, members)
+        if self.problems:
+            return
+        for source in self._sources:
+            if source.module in self._new:
+                source.path.unlink()
+            elif texts[source.path] != source.text:
+                source.path.write_text(texts[source.path])
+        for path, text in made.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        self._rewrite_text_files()
+        _remove_empty_packages()
+
+    def _place(self, module: str, name: str) -> tuple[str, str]:
+        """Where a name that was imported from here is now, and what it is called there."""
+        while module in self._new and name in self._origins.get(module, {}):
+            origin, original = self._origins[module][name]
+            if not origin.startswith(f"{PACKAGE}."):
+                break
+            module, name = origin.removeprefix(f"{PACKAGE}."), original
+        return self._new.get(module, module), name
+
+    def _rewrite(self, source: Source) -> str:
+        edits: list[tuple[int, int, int, int, str]] = []
+        own = None if source.module is None else self._new.get(source.module, source.module)
+        bound = _bound_names(source.tree)
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.ImportFrom) and _is_ours(node.module) and not node.level:
+                statements = self._rewrite_import(source, node, own, bound, edits)
+                if statements is not None:
+                    indent = " " * node.col_offset
+                    text = ("\n" + indent).join(statements)
+                    edits.append((node.lineno, node.col_offset, *_end(node), text))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                self._rewrite_string(source, node, edits)
+        return _apply(source.text, edits)
+
+    def _rewrite_import(
+        self,
+        source: Source,
+        node: ast.ImportFrom,
+        own: str | None,
+        bound: set[str],
+        edits: list[tuple[int, int, int, int, str]],
+    ) -> list[str] | None:
+        """The statements that replace this import; None leaves it as it is."""
+        module = (node.module or "").removeprefix(PACKAGE).removeprefix(".")
+        statements: list[str] = []
+        changed = False
+        for alias in node.names:
+            inner = f"{module}.{alias.name}" if module else alias.name
+            if inner in self._by_module and inner in self._new:
+                statements += self._rewrite_module_import(source, alias, inner, own, bound, edits)
+                changed = True
+                continue
+            new, name = (module, alias.name) if inner in self._by_module else self._place(module, alias.name)
+            if new == own and new != module:
+                changed = True
+                if alias.asname not in (None, name):
+                    where = f"{source.path.relative_to(ROOT)}:{node.lineno}"
+                    self.problems.append(
+                        f"{where}: {name} as {alias.asname} becomes a name of its own module"
+                    )
+                continue
+            called = alias.asname or (alias.name if alias.name != name else None)
+            changed |= (new, name) != (module, alias.name)
+            full = f"{PACKAGE}.{new}" if new else PACKAGE
+            statements.append(f"from {full} import {name}" + (f" as {called}" if called else ""))
+        return statements if changed else None
+
+    def _rewrite_module_import(
+        self,
+        source: Source,
+        alias: ast.alias,
+        module: str,
+        own: str | None,
+        bound: set[str],
+        edits: list[tuple[int, int, int, int, str]],
+    ) -> list[str]:
+        new = self._new[module]
+        local = alias.asname or alias.name
+        uses = [
+            node
+            for node in ast.walk(source.tree)
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == local
+        ]
+        names = sorted({node.attr for node in uses})
+        package, _, last = new.rpartition(".")
+        if new == own:
+            if clash := [name for name in names if name in bound]:
+                self.problems.append(f"{source.path.relative_to(ROOT)}: {local}.{clash} are also local names")
+            prefix, statements = "", []
+        elif any(name in bound for name in names):
+            prefix, statements = f"{last}.", [f"from {PACKAGE}.{package} import {last}"]
+        else:
+            prefix, statements = "", [f"from {PACKAGE}.{new} import {name}" for name in names]
+        edits += [(node.lineno, node.col_offset, *_end(node), f"{prefix}{node.attr}") for node in uses]
+        return statements
+
+    def _rewrite_string(
+        self, source: Source, node: ast.Constant, edits: list[tuple[int, int, int, int, str]]
+    ) -> None:
+        if PACKAGE not in str(node.value) and ".py" not in str(node.value):
+            return
+        text = ast.get_source_segment(source.text, node) or ""
+        changed = self._rename_in_text(text)
+        if changed != text and text[:1] in "\"'rb":  # a part of an f-string has no quotes of its own
+            edits.append((node.lineno, node.col_offset, *_end(node), changed))
+
+    def _rename_in_text(self, text: str) -> str:
+        def dotted(match: re.Match[str]) -> str:
+            parts = match[0].split(".")[1:]
+            for length in range(len(parts), 0, -1):
+                if (new := self._new.get(".".join(parts[:length]))) is not None:
+                    return ".".join([PACKAGE, new, *parts[length:]])
+            return match[0]
+
+        def path(match: re.Match[str]) -> str:
+            module = match[2].replace("/", ".")
+            return match[1] + self._new[module].replace(".", "/") + ".py" if module in self._new else match[0]
+
+        text = re.sub(rf"\b{PACKAGE}(?:\.\w+)+", dotted, text)
+        return re.sub(rf"(?<![\w/])((?:src/{PACKAGE}/)?)([\w/]{{1,99}})\.py\b", path, text)
+
+    def _rewrite_text_files(self) -> None:
+        for pattern in TEXT:
+            for path in ROOT.glob(pattern):
+                if (
+                    path.is_file()
+                    and "node_modules" not in path.parts
+                    and path.suffix in ("", ".md", ".toml", ".json")
+                ):
+                    text = path.read_text()
+                    if (changed := self._rename_in_text(text)) != text:
+                        path.write_text(changed)
+
+    def _merge(self, new: str, members: list[tuple[str, str]]) -> str:
+        parts = [Part.read(old, text) for old, text in members]
+        docstring = self._docstrings.get(new) or next((one.docstring for one in parts if one.docstring), "")
+        parts = _in_order_of_imports(parts, self._by_module)
+        self._check_names(new, parts)
+        quoted = docstring if docstring.startswith('"""') else f'"""{docstring}"""'
+        headers: list[str] = list(dict.fromkeys(line for part in parts for line in part.imports))
+        seen: set[str] = set()
+        bodies = [_without_repeated(part, seen) for part in parts]
+        return "\n".join([quoted, "", *headers, "\n\n\n".join(body.strip("\n") for body in bodies)]) + "\n"
+
+    def _check_names(self, new: str, parts: list[Part]) -> None:
+        """Two members must not mean different things by one name."""
+        meanings: dict[str, tuple[str, str]] = {}
+        for part in parts:
+            for name, meaning in part.names.items():
+                known = meanings.setdefault(name, (meaning, part.module))
+                if known[0] != meaning:
+                    self.problems.append(f"{new}: {name} is defined in {known[1]} and in {part.module}")
+
+
+@dataclass(slots=True)
+class Part:
+    """A module that becomes a part of another."""
+
+    module: str
+    docstring: str
+    imports: list[str]
+    body: str
+    names: dict[str, str]  # top-level name -> its source text, or where it is imported from
+    statements: dict[str, str]
+
+    @classmethod
+    def read(cls, module: str, text: str) -> Part:
+        tree = ast.parse(text)
+        lines = text.splitlines()
+        docstring, imports, names = "", list[str](), dict[str, str]()
+        statements: dict[str, str] = {}
+        start = len(lines)
+        last = 0
+        for number, node in enumerate(tree.body):
+            segment = "\n".join(lines[last : node.end_lineno])
+            is_docstring = number == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            if is_docstring:
+                docstring = segment.strip()
+            elif isinstance(node, ast.Import | ast.ImportFrom) or _is_type_checking(node):
+                imports.append(segment.strip("\n"))
+            else:
+                start = last
+                break
+            last = node.end_lineno or last
+        for node in tree.body:
+            _note_names(node, text, names, statements)
+        return cls(module, docstring, imports, "\n".join(lines[start:]), names, statements)
+
+
+def _note_names(node: ast.stmt, text: str, names: dict[str, str], statements: dict[str, str]) -> None:
+    source = ast.get_source_segment(text, node) or ""
+    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        names[node.name] = source
+        statements[node.name] = source
+    elif isinstance(node, ast.Import | ast.ImportFrom):
+        base = node.module if isinstance(node, ast.ImportFrom) else ""
+        for alias in node.names:
+            names[alias.asname or alias.name] = f"{base}.{alias.name}"
+    elif isinstance(node, ast.If):
+        for inner in node.body:
+            _note_names(inner, text, names, statements)
+    else:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        for target in targets:
+            if isinstance(target, ast.Name):
+                names[target.id] = source
+                statements[target.id] = source
+
+
+def _without_repeated(part: Part, seen: set[str]) -> str:
+    """The body without definitions that an earlier part has in the same words."""
+    body = part.body
+    for name, source in part.statements.items():
+        if source in seen:
+            body = body.replace(source + "\n", "", 1)
+        seen.add(source)
+        del name
+    return body
+
+
+def _in_order_of_imports(parts: list[Part], by_module: Mapping[str, Source]) -> list[Part]:
+    """Those that others import come first."""
+    known = {part.module: part for part in parts}
+    done: dict[str, Part] = {}
+
+    def visit(part: Part) -> None:
+        if part.module in done:
+            return
+        for node in by_module[part.module].tree.body:
+            if isinstance(node, ast.ImportFrom) and _is_ours(node.module):
+                base = (node.module or "").removeprefix(PACKAGE).removeprefix(".")
+                for name in (base, *(f"{base}.{alias.name}" for alias in node.names)):
+                    if name in known and name != part.module:
+                        visit(known[name])
+        done.setdefault(part.module, part)
+
+    for part in parts:
+        visit(part)
+    return list(done.values())
+
+
+def _is_ours(module: str | None) -> bool:
+    return module is not None and (module == PACKAGE or module.startswith(f"{PACKAGE}."))
+
+
+def _is_type_checking(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def _imported_names(tree: ast.Module) -> dict[str, tuple[str, str]]:
+    return {
+        alias.asname or alias.name: (node.module or "", alias.name)
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
+def _bound_names(tree: ast.Module) -> set[str]:
+    """Every name that is bound in this file, at any depth, except by imports of modules."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            found.add(node.id)
+        elif isinstance(node, ast.arg):
+            found.add(node.arg)
+        elif isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.ImportFrom):
+            found.update(alias.asname or alias.name for alias in node.names)
+    return found
+
+
+def _end(node: ast.stmt | ast.expr) -> tuple[int, int]:
+    return node.end_lineno or node.lineno, node.end_col_offset or 0
+
+
+def _apply(text: str, edits: list[tuple[int, int, int, int, str]]) -> str:
+    """Replace spans (line, byte column, end line, end byte column); without text the line goes, too."""
+    lines = [line.encode() for line in text.splitlines(keepends=True)]
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line))
+    data = b"".join(lines)
+    for line, column, end_line, end_column, new in sorted(set(edits), reverse=True):
+        start, end = starts[line - 1] + column, starts[end_line - 1] + end_column
+        if not new and data[end : end + 1] == b"\n" and not data[starts[line - 1] : start].strip():
+            start, end = starts[line - 1], end + 1
+        data = data[:start] + new.encode() + data[end:]
+    return data.decode()
+
+
+def _new_path(module: str) -> Path:
+    base = ROOT / "src" / PACKAGE / Path(*module.split("."))
+    return base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
+
+
+def _remove_empty_packages() -> None:
+    """Packages whose modules are all gone, and whose `__init__` holds nothing but a docstring."""
+    for path in sorted((ROOT / "src" / PACKAGE).rglob("__init__.py"), reverse=True):
+        others = [one for one in path.parent.iterdir() if one.name not in ("__init__.py", "__pycache__")]
+        body = ast.parse(path.read_text()).body
+        if not others and all(isinstance(node, ast.Expr) for node in body):
+            path.unlink()
+
+
+def move(table: Table) -> int:
+    moves = Moves(table)
+    moves.run()
+    if moves.problems:
+        print(*moves.problems, "nothing was changed", sep="\n")
+        return 1
+    tidy = ["ruff", "check", "-q", "--fix", "--select", "I,F401", *CODE]
+    subprocess.run(tidy, cwd=ROOT, check=False)
+    subprocess.run(["ruff", "format", "-q", *CODE], cwd=ROOT, check=False)
+    return 0
+
+
+# Counting
+
+
+def count() -> None:
+    """The figures of the review: files, importers, names."""
+    trees = {
+        module_of(path): ast.parse(path.read_text())
+        for path in sorted((ROOT / "src" / PACKAGE).rglob("*.py"))
+    }
+    lines = {name: len(path_of(name).read_text().splitlines()) for name in trees}
+    importers: dict[str, set[str]] = defaultdict(set)
+    hidden = 0
+    for name, tree in trees.items():
+        top = {id(node) for node in _flatten(tree.body)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and _is_ours(node.module):
+                hidden += id(node) not in top
+                base = (node.module or "").removeprefix(PACKAGE).removeprefix(".")
+                for target in (base, *(f"{base}.{alias.name}" for alias in node.names)):
+                    if target in trees and target != name:
+                        importers[target].add(name)
+    single = [
+        name
+        for name, users in importers.items()
+        if len(users) == 1
+        and not path_of(name).name.startswith("__")
+        and next(iter(users)).rpartition(".")[0] == name.rpartition(".")[0]
+        and lines[name] < 100
+    ]
+    file_names = [path_of(name).name for name in trees if not path_of(name).name.startswith("__")]
+    classes = [
+        node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
+    ]
+    gerunds = [name for name in trees if re.search(r"ing$", name.rpartition(".")[2])]
+    print(f"files                                  {len(trees)}")
+    print(f"lines                                  {sum(lines.values())}")
+    print(f"median lines                           {sorted(lines.values())[len(lines) // 2]}")
+    print(f"one importer, same package, < 100      {len(single)}")
+    print(f"modules that share their file name     {sum(file_names.count(one) > 1 for one in file_names)}")
+    print(f"class names used twice or more         {len({one for one in classes if classes.count(one) > 1})}")
+    print(f"modules that end in -ing               {len(gerunds)}")
+    print(f"own imports inside functions           {hidden}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    actions = parser.add_subparsers(dest="action", required=True)
+    actions.add_parser("count")
+    for name in ("rename", "move"):
+        actions.add_parser(name).add_argument("tables", type=Path, nargs="+")
+    given = parser.parse_args()
+    if given.action == "count":
+        count()
+        return 0
+    table = Table.from_files(given.tables)
+    return rename(table) if given.action == "rename" else move(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
