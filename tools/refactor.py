@@ -11,8 +11,8 @@ A table has three sections, with names below `fingerpost.`:
     "router.shutters:Shutters.switch" = "set_enabled"
     "router.shutters:Shutters.switch(wish)" = "tool_call"
 
-    [modules]     # several that move to one are merged
-    "router.shutters" = "router.disabled"
+    [modules]     # the new module, and those it is made of
+    "router.disabled" = ["router.shutters"]
 
     [docstrings]  # of merged modules; else the first one's stays
     "router.disabled" = "Tools and servers that an operator has disabled."
@@ -28,6 +28,7 @@ import argparse
 import ast
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -55,6 +56,8 @@ class Table:
         table = cls()
         for path in paths:
             found = tomllib.loads(path.read_text())
+            made: dict[str, list[str]] = found.pop("modules", {})
+            found["modules"] = {old: new for new, olds in made.items() for old in olds}
             for section, known in (
                 ("names", table.names),
                 ("modules", table.modules),
@@ -380,9 +383,10 @@ class Moves:
                 self.problems.append(f"{old}: no such module")
         self._groups: dict[str, list[str]] = defaultdict(list)
         for old, new in self._new.items():
-            if new in self._by_module and new not in self._new and new not in self._groups:
-                self._groups[new].append(new)  # merged into a module that stays
             self._groups[new].append(old)
+        for new in self._groups:
+            if new in self._by_module and new not in self._new and _has_code(self._by_module[new]):
+                self.problems.append(f"{new} stays where it is, but is not among what it is made of")
         self._origins = {
             name: _imported_names(self._by_module[name].tree) for name in self._new if name in self._by_module
         }
@@ -392,7 +396,7 @@ class Moves:
         made: dict[Path, str] = {}
         for new, olds in self._groups.items():
             members = [(old, texts[self._by_module[old].path]) for old in olds if old in self._by_module]
-            made[_new_path(new)] = self._merge(new, members)
+            made[path_of(new)] = self._merge(new, members)
         if self.problems:
             return
         for source in self._sources:
@@ -424,7 +428,7 @@ class Moves:
                 statements = self._rewrite_import(source, node, own, bound, edits)
                 if statements is not None:
                     indent = " " * node.col_offset
-                    text = ("\n" + indent).join(statements)
+                    text = ("\n" + indent).join(statements) or ("pass" if indent else "")
                     edits.append((node.lineno, node.col_offset, *_end(node), text))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 self._rewrite_string(source, node, edits)
@@ -688,18 +692,21 @@ def _apply(text: str, edits: list[tuple[int, int, int, int, str]]) -> str:
     return data.decode()
 
 
-def _new_path(module: str) -> Path:
-    base = ROOT / "src" / PACKAGE / Path(*module.split("."))
-    return base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
+def _has_code(source: Source) -> bool:
+    return any(not isinstance(node, ast.Expr) for node in source.tree.body)
 
 
 def _remove_empty_packages() -> None:
-    """Packages whose modules are all gone, and whose `__init__` holds nothing but a docstring."""
+    """Packages whose modules are all gone: nothing is left of them, or one module."""
     for path in sorted((ROOT / "src" / PACKAGE).rglob("__init__.py"), reverse=True):
         others = [one for one in path.parent.iterdir() if one.name not in ("__init__.py", "__pycache__")]
-        body = ast.parse(path.read_text()).body
-        if not others and all(isinstance(node, ast.Expr) for node in body):
+        if others:
+            continue
+        if not _has_code(Source.read(path)):
             path.unlink()
+        else:
+            path.rename(path.parent.with_suffix(".py"))
+        shutil.rmtree(path.parent)
 
 
 def move(table: Table) -> int:
