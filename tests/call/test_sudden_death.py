@@ -19,8 +19,6 @@ from fingerpost.insight.records import PacketQuery
 from fingerpost.records import CallContext, ErrorKind, ServerSpec, new_id
 from tests.requirements import proves
 
-DATABASE = "sqlite:///{folder}/s.db"
-
 SERVER = """
 import json, sys, time
 from pathlib import Path
@@ -59,8 +57,8 @@ from tests.call.test_sudden_death import router_for
 from fingerpost.records import CallContext, Decision, new_id
 
 async def main():
-    folder, stop = Path(sys.argv[1]), sys.argv[2]
-    async with router_for(folder, "silent") as router:
+    folder, stop, url = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+    async with router_for(url, folder, "silent") as router:
         await router.connect()
         if stop == "routed":
             print("routed", flush=True)
@@ -79,7 +77,7 @@ anyio.run(main)
 """
 
 
-def router_for(folder: Path, mode: str) -> Router:
+def router_for(url: str, folder: Path, mode: str) -> Router:
     script = folder / "server.py"
     script.write_text(SERVER, encoding="utf-8")
     notes = ServerSpec(
@@ -89,7 +87,7 @@ def router_for(folder: Path, mode: str) -> Router:
         args=(str(script), mode, str(folder / "marks.txt")),
     )
     settings = {
-        "store": {"url": DATABASE.format(folder=folder), "lease_seconds": 1},
+        "store": {"url": url, "lease_seconds": 1},
         "flags": {"dense_scores": False},
         "policy": [{"tool": "notes/write_note", "caller": "trusted", "verdict": "allow"}],
     }
@@ -101,11 +99,11 @@ def runs(folder: Path) -> int:
     return len(marks.read_text(encoding="utf-8").splitlines()) if marks.exists() else 0
 
 
-def killed_at(folder: Path, moment: str) -> str:
+def killed_at(url: str, folder: Path, moment: str) -> str:
     """Start the victim, kill it at this moment, and return the id of the call that waited."""
     root = str(Path(__file__).parents[2])
     with subprocess.Popen(
-        [sys.executable, "-c", VICTIM.format(root=root), str(folder), moment],
+        [sys.executable, "-c", VICTIM.format(root=root), str(folder), moment, url],
         stdout=subprocess.PIPE,
         text=True,
     ) as victim:
@@ -132,11 +130,11 @@ def killed_at(folder: Path, moment: str) -> str:
     ],
 )
 async def test_after_a_sudden_death_nothing_runs_twice_silently(
-    tmp_path: Path, moment: str, error: ErrorKind | None, runs_before: int, runs_after: int
+    sqlite_url: str, tmp_path: Path, moment: str, error: ErrorKind | None, runs_before: int, runs_after: int
 ) -> None:
-    pending = killed_at(tmp_path, moment)
+    pending = killed_at(sqlite_url, tmp_path, moment)
     assert runs(tmp_path) == runs_before
-    async with router_for(tmp_path, "answering") as router:
+    async with router_for(sqlite_url, tmp_path, "answering") as router:
         await router.connect()
         outcome = await router.calls.resume(pending, CallContext(call_id=new_id("cal")))
         assert outcome.error == error, json.dumps(outcome.content)
@@ -145,17 +143,17 @@ async def test_after_a_sudden_death_nothing_runs_twice_silently(
 
 @proves("F35", "F1", "W2")
 async def test_a_request_of_a_killed_process_is_interrupted_and_one_of_a_living_process_is_not(
-    tmp_path: Path,
+    url: str, tmp_path: Path
 ) -> None:
-    assert killed_at(tmp_path, "routed") == "routed"
+    assert killed_at(url, tmp_path, "routed") == "routed"
     packet_id = ""
-    async with router_for(tmp_path, "silent") as router, anyio.create_task_group() as tasks:
+    async with router_for(url, tmp_path, "silent") as router, anyio.create_task_group() as tasks:
         await router.connect()
         tasks.start_soon(partial(router.route, "Use notes/write_note", caller="trusted"))
         with anyio.fail_after(60):
             while runs(tmp_path) < 2:  # noqa: ASYNC110 - a file tells nobody
                 await anyio.sleep(0.02)
-        async with Ledger.open(router.store, router.live) as ledger, router_for(tmp_path, "silent"):
+        async with Ledger.open(router.store, router.live) as ledger, router_for(url, tmp_path, "silent"):
             with anyio.fail_after(60):
                 while (await ledger.page(PacketQuery())).items[1].state == "running":  # noqa: ASYNC110
                     await anyio.sleep(0.1)
@@ -165,9 +163,7 @@ async def test_a_request_of_a_killed_process_is_interrupted_and_one_of_a_living_
         assert "ask again" in killed.next_step
         packet_id = killed.packet_id
         tasks.cancel_scope.cancel()
-    (tmp_path / "fingerpost.toml").write_text(
-        f'[store]\nurl = "{DATABASE.format(folder=tmp_path)}"\n', encoding="utf-8"
-    )
+    (tmp_path / "fingerpost.toml").write_text(f'[store]\nurl = "{url}"\n', encoding="utf-8")
     command = [sys.executable, "-m", "fingerpost", "trace", packet_id]
     shown = await anyio.run_process(command, cwd=tmp_path)
     assert "interrupted" in shown.stdout.decode()
