@@ -175,7 +175,24 @@ class StandIn:
 
     async def presses_button(self, who: Someone, said: Said, label: str) -> Press:
         """Somebody presses a button; returns when they were answered."""
-        button = said.buttons[label]
+        data = {"custom_id": said.buttons[label]["custom_id"], "component_type": 2}
+        return await self._interacts(who, said, 3, data)
+
+    async def fills_in(self, who: Someone, said: Said, form: Press, text: str) -> Press:
+        """Somebody sends the form that a press of a button brought; returns when they were answered."""
+        assert form.answer is not None
+        assert form.answer["type"] == 9
+        shown: Body = form.answer["data"]
+        assert 0 < len(shown["title"]) <= 45
+        [label] = shown["components"]
+        field = {"type": 4, "id": 2, "custom_id": label["component"]["custom_id"], "value": text}
+        data = {
+            "custom_id": shown["custom_id"],
+            "components": [{"type": 18, "id": 1, "component": field}],
+        }
+        return await self._interacts(who, said, 5, data)
+
+    async def _interacts(self, who: Someone, said: Said, kind: int, given: Body) -> Press:
         press = Press(token=f"tok{self._next()}")
         self.presses[press.token] = press
         channel = int(said.raw["channel_id"])
@@ -185,10 +202,10 @@ class StandIn:
             person["member"]["permissions"] = "0"
             person["guild_id"] = str(GUILD)  # pyright: ignore[reportArgumentType] - one object, many kinds
         data = {
-            "id": str(self._next()), "application_id": str(BOT), "type": 3, "token": press.token,
+            "id": str(self._next()), "application_id": str(BOT), "type": kind, "token": press.token,
             "version": 1, "attachment_size_limit": 1, "channel_id": str(channel), "message": said.raw,
             "channel": self.channels[channel], **person,
-            "data": {"custom_id": button["custom_id"], "component_type": 2},
+            "data": given,
         }  # fmt: skip
         await self._dispatch("INTERACTION_CREATE", data)
         await self.until(lambda: press.answer)

@@ -77,10 +77,60 @@ async def test_a_rejected_call_does_not_run_and_the_asker_may_take_it_back(garde
     model = ScriptedModel([calls(("notes__save_note", {"text": "x"})), "I did not save it."])
     async with garden.house(model, approvers=["2"]) as house:
         await discord.says(ANN, SAVE)
-        await discord.presses_button(ANN, await waiting(discord), "Reject")
+        asked = await waiting(discord)
+        form = await discord.presses_button(ANN, asked, "Reject")
+        other = await discord.fills_in(CLEO, asked, form, "I want it gone")
+        assert "not among those" in other.words
+        await discord.fills_in(ANN, asked, form, "  the roses are\nwet ")
         await discord.said(await discord.thread(), "I did not save it.")
-        assert "rejected this call" in model.asked[-1].messages[-1].text
+        told = model.asked[-1].messages[-1].text
+        assert "rejected this call" in told and "the roses are wet" in told
+        await discord.until(lambda: "**Rejected** by <@1>: the roses are wet" in asked.text)
         assert house.notes.calls == []
+
+
+@proves("T2")
+async def test_a_form_opened_before_a_restart_still_counts_and_needs_no_reason(garden: Garden) -> None:
+    discord = garden.discord
+    async with garden.house(ScriptedModel([calls(("notes__save_note", {"text": "x"}))]), approvers=["2"]):
+        await discord.says(ANN, SAVE)
+        asked = await waiting(discord)
+        form = await discord.presses_button(BEN, asked, "Reject")
+    async with garden.house(ScriptedModel(["It stays unsaved."]), approvers=["2"]) as house:
+        await discord.fills_in(BEN, asked, form, "")
+        await discord.said(await discord.thread(), "It stays unsaved.")
+        assert "**Rejected** by <@2>." in asked.text
+        assert house.notes.calls == []
+
+
+@proves("T2", "A18")
+@pytest.mark.parametrize("restart", [False, True])
+async def test_two_requests_that_wait_for_one_call_are_both_answered(garden: Garden, restart: bool) -> None:
+    discord = garden.discord
+    wish = calls(("notes__save_note", {"text": "x"}))
+    answers = ["It is saved, the first.", "It is saved, the second."]
+    async with garden.house(ScriptedModel([wish, wish, *answers]), approvers=["2"]) as house:
+        await discord.says(ANN, SAVE)
+        first = await waiting(discord)
+        thread = await discord.thread()
+        await discord.says(ANN, f"{SAVE}, please", channel=thread)
+        second = await discord.until(
+            lambda: next((each for each in discord.own(thread) if each is not first and each.buttons), None)
+        )
+        if not restart:
+            await discord.presses_button(BEN, second, "Approve")
+            for words in answers:
+                await discord.said(thread, words)
+            assert house.notes.calls == [("save_note", {"text": "x"})]
+    if restart:
+        async with garden.house(ScriptedModel(answers), approvers=["2"]) as house:
+            await discord.presses_button(BEN, first, "Approve")
+            for words in answers:
+                await discord.said(thread, words)
+            assert house.notes.calls == [("save_note", {"text": "x"})]
+    for asked in (first, second):
+        await discord.until(lambda asked=asked: "**Approved** by <@2>." in asked.text)
+        assert all(button["disabled"] for button in asked.buttons.values())
 
 
 @proves("T2")

@@ -25,7 +25,7 @@ from fingerpost.redaction import scrub
 from fingerpost.router import Router
 from fingerpost.settings import DiscordSettings
 from fingerpost.surfaces.discord import showing
-from fingerpost.surfaces.discord.buttons import Act, Interaction, buttons
+from fingerpost.surfaces.discord.buttons import Act, Interaction, buttons, reason_form
 from fingerpost.surfaces.discord.note import NOBODY, Channel, Note
 from fingerpost.surfaces.discord.people import (
     Person,
@@ -45,9 +45,13 @@ LOOKED_BACK: Final = 200  # calls, after a restart
 
 @frozen
 class Posted:
-    """Where a call is shown. `settled`: everything that followed from its decision was done."""
+    """Where a call is shown to one of the requests that wait for it.
+
+    `settled`: everything that followed from its decision was done.
+    """
 
     pending_id: str
+    packet_id: str
     channel: int
     message: int
     settled: bool = False
@@ -67,7 +71,7 @@ class Approvals:
         *,
         channel: Callable[[int], Awaitable[Channel | None]],
         go_on: Callable[[Pending, Posted], Awaitable[None]],
-        offer: Callable[[Pending], Awaitable[None]],
+        offer: Callable[[Pending, str], Awaitable[None]],
         is_busy: Callable[[str], bool],
         start: Callable[..., None],
     ) -> None:
@@ -78,24 +82,29 @@ class Approvals:
         self._offer = offer
         self._is_busy = is_busy
         self._start = start
-        self._open: dict[str, Posted] = {}
+        self._open: dict[tuple[str, str], Posted] = {}  # by call and request
         self._wake = anyio.Event()
 
     # -- showing ------------------------------------------------------------------------------------
 
-    async def show(self, note: Note, pending: Pending) -> None:
-        """The note becomes the question, with its buttons."""
+    async def show(self, note: Note, pending: Pending, packet_id: str) -> None:
+        """The note becomes the question, with its buttons, for one of the requests that wait for the call."""
         content, enclosed = showing.asked(pending)
         view = buttons("approve", "reject", pending_id=pending.pending_id)
         # Kept before it is shown: whoever stops us in between must not leave buttons nobody knows of.
-        posted = await self._kept(pending, note.message)
+        posted = await self._kept(pending, packet_id, note.message)
         message = await note.become(content, view=view, files=[each.file() for each in enclosed])
         if message.id != posted.message:
-            posted = await self._kept(pending, message)
-        self._open[pending.pending_id] = posted
+            posted = await self._kept(pending, packet_id, message)
+        self._open[pending.pending_id, packet_id] = posted
 
-    async def _kept(self, pending: Pending, message: discord.Message) -> Posted:
-        posted = Posted(pending_id=pending.pending_id, channel=message.channel.id, message=message.id)
+    async def _kept(self, pending: Pending, packet_id: str, message: discord.Message) -> Posted:
+        posted = Posted(
+            pending_id=pending.pending_id,
+            packet_id=packet_id,
+            channel=message.channel.id,
+            message=message.id,
+        )
         await self._keep(posted)
         return posted
 
@@ -111,7 +120,7 @@ class Approvals:
         content, _ = showing.asked(pending)
         view = buttons("approve", "reject", pending_id=pending.pending_id)
         await message.edit(content=content, view=view, allowed_mentions=NOBODY)
-        self._open[pending.pending_id] = posted
+        self._open[pending.pending_id, posted.packet_id] = posted
 
     async def show_decision(self, channel: Channel, pending: Pending, posted: Posted) -> None:
         """The message says who decided, and its buttons do nothing any more."""
@@ -127,7 +136,9 @@ class Approvals:
         await self._keep(replace(posted, settled=True))
 
     async def _keep(self, posted: Posted) -> None:
-        await self._router.store.cache.put(SPACE, posted.pending_id, to_json(posted), ttl=KEPT_S)
+        await self._router.store.cache.put(
+            SPACE, _key(posted.pending_id, posted.packet_id), to_json(posted), ttl=KEPT_S
+        )
 
     # -- hearing ------------------------------------------------------------------------------------
 
@@ -144,17 +155,41 @@ class Approvals:
             view = buttons("confirm", pending_id=pending_id)
             await interaction.response.send_message(words, view=view, ephemeral=True, allowed_mentions=NOBODY)
             return
+        if act == "reject":
+            await interaction.response.send_modal(reason_form(pending_id))
+            return
+        standing = await self._decide(interaction, person, pending_id, Decision.APPROVED)
+        if standing is not None and act == "confirm":
+            await interaction.edit_original_response(content=showing.verdict(standing), view=None)
+
+    async def rejected(self, interaction: Interaction, person: Person, pending_id: str, reason: str) -> None:
+        """Somebody said no, and perhaps why."""
+        pending = await self._router.calls.approvals.get(pending_id)
+        refusal = self._refusal(interaction, person, "reject", pending)
+        if refusal is not None:
+            await _answer(interaction, refusal)
+            self._wake.set()
+            return
+        await self._decide(interaction, person, pending_id, Decision.REJECTED, reason=reason or None)
+
+    async def _decide(
+        self,
+        interaction: Interaction,
+        person: Person,
+        pending_id: str,
+        decision: Decision,
+        *,
+        reason: str | None = None,
+    ) -> Pending | None:
         await interaction.response.defer()
-        decision = Decision.REJECTED if act == "reject" else Decision.APPROVED
         try:
-            standing = await self._router.calls.decide(pending_id, decision, by=person.caller)
+            standing = await self._router.calls.decide(pending_id, decision, by=person.caller, reason=reason)
         except FingerpostError as error:
             log.warning("%s could not be decided: %s", pending_id, error)
             await interaction.followup.send("That could not be kept. Please press again.", ephemeral=True)
-            return
+            return None
         self._wake.set()
-        if act == "confirm":
-            await interaction.edit_original_response(content=showing.verdict(standing), view=None)
+        return standing
 
     def _refusal(
         self, interaction: Interaction, person: Person, act: Act, pending: Pending | None
@@ -197,35 +232,41 @@ class Approvals:
     async def _restore(self) -> None:
         """What stood open when we were here last; decided since then or not."""
         for pending in await self._router.store.approvals.recent(limit=LOOKED_BACK):
-            posted = await self._posted(pending)
-            if posted is None or posted.settled:
-                continue
-            if pending.decision is Decision.WAITING:
-                await self._show_again(pending, posted)
-            else:
-                self._open[pending.pending_id] = posted
+            for posted in await self._posted(pending):
+                if pending.decision is Decision.WAITING:
+                    await self._show_again(pending, posted)
+                else:
+                    self._open[pending.pending_id, posted.packet_id] = posted
 
-    async def _posted(self, pending: Pending) -> Posted | None:
+    async def _posted(self, pending: Pending) -> list[Posted]:
+        """Where it is shown, as far as that is not settled."""
         if channel_of(pending.conversation) is None:
-            return None
-        kept = await self._router.store.cache.get(SPACE, pending.pending_id)
-        return None if kept is None else from_json(Posted, kept)
+            return []
+        keys = [_key(pending.pending_id, packet_id) for packet_id in pending.packets]
+        kept = [await self._router.store.cache.get(SPACE, key) for key in keys]
+        posted = [from_json(Posted, each) for each in kept if each is not None]
+        return [each for each in posted if not each.settled]
 
     async def _look(self) -> None:
         waiting = {each.pending_id: each for each in await self._router.calls.approvals.waiting()}
-        for pending_id in [each for each in self._open if each not in waiting]:
-            pending = await self._router.calls.approvals.get(pending_id)
-            posted = self._open.pop(pending_id)
+        for key in [each for each in self._open if each[0] not in waiting]:
+            pending = await self._router.calls.approvals.get(key[0])
+            posted = self._open.pop(key)
             if pending is not None:
                 self._start(self._go_on, pending, posted)
         for pending in waiting.values():
-            if self._is_forgotten(pending):
-                await self._offer(pending)
+            for packet_id in self._forgotten(pending):
+                await self._offer(pending, packet_id)
 
-    def _is_forgotten(self, pending: Pending) -> bool:
-        ours = pending.packet_id is not None and channel_of(pending.conversation) is not None
-        shown = pending.pending_id in self._open
-        return ours and not shown and not self._is_busy(pending.conversation or "")
+    def _forgotten(self, pending: Pending) -> list[str]:
+        """The requests that wait for this call and to which it is not shown."""
+        if channel_of(pending.conversation) is None or self._is_busy(pending.conversation or ""):
+            return []
+        return [each for each in pending.packets if (pending.pending_id, each) not in self._open]
+
+
+def _key(pending_id: str, packet_id: str) -> str:
+    return f"{pending_id}:{packet_id}"
 
 
 async def _answer(interaction: Interaction, words: str) -> None:

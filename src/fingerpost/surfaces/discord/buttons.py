@@ -1,9 +1,12 @@
-"""Buttons under a call that waits. They carry its id and nothing else, so they outlive this process."""
+"""Buttons under a call that waits, and the form that asks for the reason of a no.
+
+They carry the call's id and nothing else, so they outlive this process.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol, Self, cast
 
 import discord
@@ -12,6 +15,10 @@ Act = Literal["approve", "reject", "confirm"]
 Interaction = discord.Interaction[Any]
 
 _TEMPLATE: Final = r"fingerpost:(?P<act>approve|reject|confirm):(?P<id>apr_[0-9a-f]{32})"
+_FORM: Final = re.compile(r"fingerpost:reason:(?P<id>apr_[0-9a-f]{32})")
+_REASON: Final = "reason"
+LONGEST_REASON: Final = 500
+FORM_S: Final = 900.0  # for which the library remembers an open form; who hears it does not depend on that
 _LABELS: Final[dict[str, tuple[str, discord.ButtonStyle]]] = {
     "approve": ("Approve", discord.ButtonStyle.success),
     "reject": ("Reject", discord.ButtonStyle.secondary),
@@ -55,3 +62,35 @@ def buttons(*acts: Act, pending_id: str, disabled: bool = False) -> discord.ui.V
     for act in acts:
         view.add_item(DecisionButton(act, pending_id, disabled=disabled))
     return view
+
+
+def reason_form(pending_id: str) -> discord.ui.Modal:
+    """Asks why a call is rejected; nothing has to be said."""
+    form = discord.ui.Modal(
+        title="Reject this call", custom_id=f"fingerpost:reason:{pending_id}", timeout=FORM_S
+    )
+    field: discord.ui.TextInput[Any] = discord.ui.TextInput(
+        custom_id=_REASON,
+        style=discord.TextStyle.paragraph,
+        required=False,
+        max_length=LONGEST_REASON,
+        placeholder="The model is told, and answers accordingly.",
+    )
+    form.add_item(discord.ui.Label(text="Why not? (optional)", component=field))
+    return form
+
+
+def read_form(data: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The id of the call and the reason that stand in a submitted form; None where it is none of ours."""
+    found = _FORM.fullmatch(str(data.get("custom_id")))
+    return None if found is None else (found["id"], _value(data.get("components") or ()))
+
+
+def _value(components: Sequence[Mapping[str, Any]]) -> str:
+    for component in components:
+        if component.get("custom_id") == _REASON:
+            return " ".join(str(component.get("value") or "").split())[:LONGEST_REASON]
+        inner = [component["component"]] if "component" in component else component.get("components") or ()
+        if value := _value(inner):
+            return value
+    return ""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections import OrderedDict
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, cast
 
 import anyio
 import discord
@@ -14,7 +15,7 @@ from discord.http import Route
 
 from fingerpost.router import Router
 from fingerpost.settings import DiscordSettings
-from fingerpost.surfaces.discord.buttons import Act, DecisionButton, Interaction
+from fingerpost.surfaces.discord.buttons import Act, DecisionButton, Interaction, read_form
 from fingerpost.surfaces.discord.connector import Connector, Heard
 from fingerpost.surfaces.discord.library import use_gateway
 from fingerpost.surfaces.discord.note import EVERY_S, NOBODY, Channel
@@ -139,6 +140,14 @@ class Bot(discord.Client):
         """A button under a call that waits."""
         person = person_of(interaction.user, interaction.guild, server=interaction.guild_id)
         await self.connector.approvals.pressed(interaction, person, act, pending_id)
+
+    async def on_interaction(self, interaction: Interaction) -> None:
+        """A submitted form; buttons are heard by themselves."""
+        if interaction.type is not discord.InteractionType.modal_submit:
+            return
+        if (given := read_form(cast("Mapping[str, Any]", interaction.data or {}))) is not None:
+            person = person_of(interaction.user, interaction.guild, server=interaction.guild_id)
+            self.connector.start(self.connector.approvals.rejected, interaction, person, *given)
 
 
 def person_of(

@@ -194,7 +194,9 @@ class Connector:
         """The person reads how it ended, or decides about what waits."""
         self.conversations.keep(conversation, talk, route)
         if route.pending is not None and route.outcome is RouteOutcome.WAITING:
-            await self.approvals.show(note, route.pending)
+            packets = route.pending.packets
+            own = route.packet_id if route.packet_id in packets else packets[0]
+            await self.approvals.show(note, route.pending, own)
             return
         text = route.answer
         if route.question is not None:
@@ -205,13 +207,13 @@ class Connector:
 
     # -- going on -----------------------------------------------------------------------------------
 
-    async def _offer(self, pending: Pending) -> None:
-        """Show a call that waits and that nobody has shown."""
+    async def _offer(self, pending: Pending, packet_id: str) -> None:
+        """Show a call that waits and that nobody has shown to this request."""
         channel = await self._channel(channel_of(pending.conversation) or 0)
         if channel is None or pending.conversation is None:
             return
         async with self._desk.turn(pending.conversation):
-            await self.approvals.show(await Note.post(channel, BEGUN), pending)
+            await self.approvals.show(await Note.post(channel, BEGUN), pending, packet_id)
 
     async def _go_on(self, pending: Pending, posted: Posted) -> None:
         """A call was decided: its message says so, and its request goes on, as soon as Discord lets us."""
@@ -237,8 +239,8 @@ class Connector:
             route = await self._followed(
                 note,
                 pending.conversation,
-                lambda: self._router.resume(pending.pending_id, **asking),
-                packet_id=pending.packet_id,
+                lambda: self._router.resume(pending.pending_id, packet_id=posted.packet_id, **asking),
+                packet_id=posted.packet_id,
             )
             # Told to its end, and noted: whoever stops us in between would have it told once more.
             with anyio.CancelScope(shield=True):
