@@ -104,6 +104,7 @@ def test_what_goes_wrong_is_said_in_a_sentence(browser: Browser, keyless: House)
         page.get_by_label("Request").fill("What time is it in Tokyo right now?")
         page.get_by_role("button", name="Run", exact=True).click()
         expect(page.get_by_role("alert")).to_contain_text("model")
+        expect(page.get_by_role("alert")).to_contain_text("Set models.prime")  # what to do about it
         expect(page.get_by_role("button", name="Run", exact=True)).to_be_enabled()
 
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from fingerpost.events import RouteEnded
+from fingerpost.records import RouteOutcome
 from tests.console.browser_kit import HOSTILE, House, both_schemes, check_access, module_house, shoot, visit
 from tests.requirements import proves
 
@@ -141,6 +143,12 @@ def test_a_journey_is_shown_while_it_happens(browser: Browser, lived: House):
         expect(page.locator(".steps")).to_contain_text("erin")
         expect(page.locator(".nav-count")).to_have_text("1")
         expect(page.locator(".lane-bar.bar-person")).to_be_visible()
+        left = lived.ask("hello once more", caller="dana")  # as if its process had been killed
+        ended = RouteEnded(packet_id=left.packet_id, outcome=RouteOutcome.INTERRUPTED, milliseconds=0.0)
+        lived.do(lived.router.store.journal.append, ended)
+        page.goto(f"{lived.address}/#/live/{left.packet_id}")
+        expect(page.locator(".next-step")).to_contain_text("The process that worked on it ended")
+        expect(page.locator(".next-step")).to_contain_text("then ask again")
 
 
 def test_an_unknown_packet_is_explained(browser: Browser, lived: House):

@@ -202,7 +202,7 @@ function gathering(tell) {
   return {
     event: (event) => (events.push(event), soon()),
     text: (piece) => ((text += piece.text), soon()),
-    failed: (problem) => (error = { title: problem.title, detail: problem.detail }),
+    failed: (problem) => (error = { title: problem.title, detail: problem.detail, hint: problem.hint }),
     error: () => error,
     flush,
   };

@@ -145,6 +145,8 @@ function toolsOf(line) {
 
 // One packet
 
+const sentence = (words) => words.charAt(0).toUpperCase() + words.slice(1);
+
 function OnePacket({ packetId, me }) {
   const { events, line: loaded, error, running, reload } = usePacket(packetId);
   const { lines } = useStore(live);
@@ -161,6 +163,7 @@ function OnePacket({ packetId, me }) {
       <div class="row"><${OutcomeBadge} outcome=${line?.state === "waiting" ? "waiting" : (journey.outcome.outcome ?? line?.outcome)} state=${line?.state ?? "running"} />
         <span class="faint mono" dir="ltr">${visible(packetId)}</span></div>
       <${Bidi} text=${prompt} block=${true} class="asked-text" />
+      ${line?.next_step ? html`<p class="next-step"><${Bidi} text=${sentence(line.next_step)} /></p>` : null}
       <${RequestFacts} journey=${journey} line=${line} />
       <${Spent} journey=${journey} line=${line} />
     </section>

@@ -51,9 +51,11 @@ export function PageToCome({ title, error, onRetry, lines }) {
 /** What went wrong, in the server's words, and a way to try again. */
 export function Problem({ error, onRetry }) {
   const detail = error.detail || (error.title ? "" : error.message);
+  const hint = error.hint ?? error.more?.hint;
   return html`<div class="problem" role="alert">
     <strong>${visible(error.title || "That did not work")}</strong>
     ${detail ? html`<p dir="auto">${visible(detail)}</p>` : null}
+    ${hint ? html`<p dir="auto">${visible(hint)}</p>` : null}
     ${onRetry ? html`<${Button} onClick=${onRetry}>Try again<//>` : null}
   </div>`;
 }
