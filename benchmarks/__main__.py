@@ -1,7 +1,8 @@
 """`python -m benchmarks [--data FOLDER] [NAME …]`: run all benchmarks, or the named ones.
 
 `--data` names a folder of public routing sets (bfcl, toolalpaca_eval, nestful) for those that can use
-more than our own small set. `gateway` takes `--quick`; `gateway-soak` and `live` take `--seconds`.
+more than our own small set. `gateway` takes `--quick`; `gateway-soak`, `gateway-large` and `live` take
+`--seconds`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from benchmarks import (
 )
 from benchmarks.completions import run as completions
 from benchmarks.gateway import run as gateway
-from benchmarks.gateway import soaking
+from benchmarks.gateway import large, soaking
 from benchmarks.live import run as live
 
 BENCHMARKS: dict[str, Callable[[Path | None], None]] = {
@@ -57,9 +58,10 @@ BENCHMARKS: dict[str, Callable[[Path | None], None]] = {
     "completions": lambda _: completions.run(),
     "gateway": lambda _: gateway.run(),
     "gateway-soak": lambda _: soaking.run(),
+    "gateway-large": lambda _: large.run(),
     "live": lambda _: live.run(),
 }
-SLOW = ("grants", "faults", "gateway", "gateway-soak", "live")  # minutes: only when named
+SLOW = ("grants", "faults", "gateway", "gateway-soak", "gateway-large", "live")  # minutes: only when named
 
 
 def main() -> None:
@@ -69,7 +71,9 @@ def main() -> None:
     reader.add_argument("--untrained", type=Path, help="MiniLM as it was (.onnx), as a baseline of routing")
     reader.add_argument("--encoders", type=Path, help="encoders that have not seen a family (A.onnx …)")
     reader.add_argument("--quick", action="store_true", help="gateway: two minutes instead of ten")
-    reader.add_argument("--seconds", type=float, help="how long: gateway-soak [600], live [60]")
+    reader.add_argument(
+        "--seconds", type=float, help="how long: gateway-soak [600], gateway-large [5], live [60]"
+    )
     asked = reader.parse_args()
     if unknown := [name for name in asked.names if name not in BENCHMARKS]:
         reader.error(f"no such benchmark: {', '.join(unknown)}; there are: {', '.join(BENCHMARKS)}")
@@ -82,6 +86,7 @@ def main() -> None:
         "routing": measure_routing,
         "gateway": lambda _: gateway.run(quick=asked.quick),
         "gateway-soak": lambda _: soaking.run(seconds=asked.seconds or 600.0),
+        "gateway-large": lambda _: large.run(seconds=asked.seconds or 5.0),
         "live": lambda _: live.run(seconds=asked.seconds or 60.0),
     }
     for name in asked.names or [name for name in BENCHMARKS if name not in SLOW]:

@@ -31,6 +31,19 @@ def echo_tool() -> types.Tool:
     )
 
 
+def large_tool() -> types.Tool:
+    return types.Tool(
+        name="large",
+        description="Return a text of so many MiB.",
+        annotations=types.ToolAnnotations(read_only_hint=True),
+        input_schema={
+            "type": "object",
+            "properties": {"mebibytes": {"type": "number"}, "words": {"type": "string"}},
+            "required": ["mebibytes", "words"],
+        },
+    )
+
+
 def filler_tool(number: int) -> types.Tool:
     """A tool nobody calls, as long as such definitions usually are."""
     verb, noun = VERBS[number % 8], NOUNS[number // 8 % 8]
@@ -54,22 +67,29 @@ def filler_tool(number: int) -> types.Tool:
 
 
 def make_server(tools: int) -> Server[Any]:
-    listed = [echo_tool(), *(filler_tool(number) for number in range(1, tools))]
+    listed = [echo_tool(), large_tool(), *(filler_tool(number) for number in range(2, tools))]
 
     async def list_tools(_: object, __: object) -> types.ListToolsResult:
         return types.ListToolsResult(tools=listed)
 
     async def call_tool(_: object, params: types.CallToolRequestParams) -> types.CallToolResult:
-        text = str((params.arguments or {}).get("text", ""))
+        given = params.arguments or {}
+        text = str(given.get("text", ""))
+        if params.name == "large":
+            words = str(given["words"])
+            text = words * int(float(given["mebibytes"]) * 2**20 / len(words.encode()))
         return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
 
     return Server("bench", version="1.0", on_list_tools=list_tools, on_call_tool=call_tool)
 
 
-def make_app(tools: int, servers: int) -> Starlette:
+def make_app(tools: int, servers: int, *, json_response: bool = False) -> Starlette:
     # The Host check belongs to a server in a browser's reach; here it would only be measured along.
     free = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    apps = [make_server(tools).streamable_http_app(transport_security=free) for _ in range(servers)]
+    apps = [
+        make_server(tools).streamable_http_app(transport_security=free, json_response=json_response)
+        for _ in range(servers)
+    ]
     if servers == 1:
         return apps[0]
 
@@ -96,13 +116,14 @@ def main() -> None:
     reader.add_argument("--tools", type=int, default=30)
     reader.add_argument("--port", type=int, default=0, help="without: standard input and output")
     reader.add_argument("--servers", type=int, default=1)
+    reader.add_argument("--json", action="store_true", help="answer with JSON, not with a stream")
     asked = reader.parse_args()
     if not asked.port:
         anyio.run(serve_stdio, asked.tools)
         return
     import uvicorn
 
-    app = make_app(asked.tools, asked.servers)
+    app = make_app(asked.tools, asked.servers, json_response=asked.json)
     uvicorn.run(app, host="127.0.0.1", port=asked.port, log_level="warning", access_log=False)
 
 
