@@ -32,8 +32,8 @@ from benchmarks import (
     workspace,
 )
 from benchmarks.completions import run as completions
-from benchmarks.gateway import run as gateway
 from benchmarks.gateway import large, soaking
+from benchmarks.gateway import run as gateway
 from benchmarks.live import run as live
 
 BENCHMARKS: dict[str, Callable[[Path | None], None]] = {

@@ -27,8 +27,13 @@ from benchmarks.gateway.programs import MIB, Program, free_port
 
 SMALL_CALLERS: Final = 4
 LARGE_CALLERS: Final = 4
-TEXTS: Final = {"English": "the quick brown fox = jumps, over\n", "Hebrew": "שלום עולם זה טקסט ארוך מאוד\n"}
+TEXTS: Final = {
+    "English": "the quick brown fox = jumps, over\n",
+    "Hebrew": "שלום עולם זה טקסט ארוך מאוד\n",
+    "rows": "",
+}
 WAYS: Final = ("json", "sse", "stdio")
+LARGE: Final = {"English": 7.5, "Hebrew": 2.5, "rows": 7.0}  # MiB; Hebrew is sent as escapes, thrice as long
 REFUSED: Final = 60.0  # MiB; more than any tool sends
 REST_S: Final = 0.02
 
@@ -52,7 +57,7 @@ def run(*, seconds: float = 5.0) -> None:
         table.add_column(column, justify="right")
     for way in WAYS:
         for language, words in TEXTS.items():
-            for size in (1.5, REFUSED):
+            for size in (LARGE[language], REFUSED):
                 found = anyio.run(
                     _measure,
                     way,

@@ -34,12 +34,12 @@ def echo_tool() -> types.Tool:
 def large_tool() -> types.Tool:
     return types.Tool(
         name="large",
-        description="Return a text of so many MiB.",
+        description="Return a text of so many MiB; without words, rows of data.",
         annotations=types.ToolAnnotations(read_only_hint=True),
         input_schema={
             "type": "object",
             "properties": {"mebibytes": {"type": "number"}, "words": {"type": "string"}},
-            "required": ["mebibytes", "words"],
+            "required": ["mebibytes"],
         },
     )
 
@@ -76,8 +76,12 @@ def make_server(tools: int) -> Server[Any]:
         given = params.arguments or {}
         text = str(given.get("text", ""))
         if params.name == "large":
-            words = str(given["words"])
-            text = words * int(float(given["mebibytes"]) * 2**20 / len(words.encode()))
+            size = float(given["mebibytes"]) * 2**20
+            words = str(given.get("words", ""))
+            if not words:
+                rows = [{"number": n, "name": f"row {n}", "tags": ["a", "b"]} for n in range(int(size / 62))]
+                return types.CallToolResult(content=[], structured_content={"rows": rows})
+            text = words * int(size / len(words.encode()))
         return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
 
     return Server("bench", version="1.0", on_list_tools=list_tools, on_call_tool=call_tool)

@@ -185,7 +185,10 @@ async def test_a_reply_larger_than_allowed_is_cut_off_while_reading(fault: str):
 @proves("F6")
 @pytest.mark.parametrize("fault", ["huge", "huge_event"])
 async def test_a_large_reply_within_the_limit_arrives_whole(fault: str):
-    async with http_fault(fault) as server, pool(Server.http("big", server.url)) as servers:
+    async with (
+        http_fault(fault) as server,
+        pool(Server.http("big", server.url), response_bytes=64 * MEGABYTE) as servers,
+    ):
         result = await servers.call("big", "echo", {}, timeout=PATIENCE)
         assert len(str(result["a"])) == 50 * MEGABYTE
 

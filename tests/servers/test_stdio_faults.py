@@ -89,7 +89,7 @@ async def test_an_endless_reply_ends_at_the_byte_limit():
 
 
 async def test_a_large_result_within_the_limit_arrives_whole():
-    async with pool(stdio_fault("huge")) as servers:
+    async with pool(stdio_fault("huge"), response_bytes=64 * MEGABYTE) as servers:
         result = await servers.call("huge", "echo", {}, timeout=PATIENCE)
     assert len(json.dumps(result)) > 50 * MEGABYTE
 

@@ -33,7 +33,7 @@ def test_the_bounds_on_what_a_server_may_send_are_widened_by_nobody_unnoticed() 
         "tools_per_server": 20_000,
         "definition_bytes": 262_144,
         "schema_depth": 64,
-        "response_bytes": 67_108_864,
+        "response_bytes": 8_388_608,
         "stderr_bytes": 65_536,
         "reconnect_max": 60.0,
     }

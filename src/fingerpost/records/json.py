@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from types import NoneType
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
 
 if TYPE_CHECKING:
     Json: TypeAlias = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
@@ -19,6 +21,114 @@ _PLAIN = frozenset({bool, NoneType})  # nothing can be wrong with these
 
 MAX_DEPTH = 100
 MAX_INTEGER_DIGITS = 4000  # Python itself refuses to print integers a little longer than this
+
+# Work on what is larger than this is done off the event loop: up to here it takes a millisecond or two.
+LARGE: Final = 100_000  # bytes or characters
+_SIZE_OF_A_VALUE: Final = 100  # in characters that take as long: looking at it costs time, too
+_STEP: Final = 4_096  # characters that are parsed at once
+_MOST_STEPS_DOWN: Final = (
+    12  # beyond, a large value is parsed at once: that costs less than looking for steps
+)
+_SPACE: Final = re.compile(r"[ \t\n\r]*")
+
+
+def holds_much(value: object) -> bool:
+    """Whether there are more than a few values in it, or much text. A cheap look, whatever its size."""
+    size, todo = 0, [value]
+    while todo and size <= LARGE:
+        node = todo.pop()
+        if isinstance(node, str):
+            size += len(node)
+            continue
+        size += _SIZE_OF_A_VALUE
+        if isinstance(node, Mapping):
+            todo.extend(cast("Mapping[object, object]", node).values())
+        elif isinstance(node, list | tuple):
+            todo.extend(cast("Sequence[object]", node))
+    return size > LARGE
+
+
+def parse_in_steps(
+    text: str,
+    *,
+    parse_int: Callable[[str], object] | None = None,
+    parse_constant: Callable[[str], object] | None = None,
+) -> Any:
+    """As `json.loads`, for a thread: in steps so short that the event loop has its turns meanwhile.
+
+    The parser in C keeps the interpreter to itself from the first to the last character, which takes 35 ms
+    for each MiB of small values. Here it parses small values; larger ones are taken apart.
+    """
+    decoder = json.JSONDecoder(parse_int=parse_int, parse_constant=parse_constant)
+    scan = cast("Callable[[str, int], tuple[object, int]]", decoder.scan_once)  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue]
+    value, end = _parse_value(text, _past_space(text, 0), scan, _MOST_STEPS_DOWN)
+    if (end := _past_space(text, end)) != len(text):
+        _refuse("Extra data", text, end)
+    return value
+
+
+def _refuse(why: str, text: str, at: int) -> NoReturn:
+    raise json.JSONDecodeError(why, text, at)
+
+
+_Scan: TypeAlias = "Callable[[str, int], tuple[object, int]]"
+
+
+def _past_space(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return at if found is None else found.end()
+
+
+def _parse_value(text: str, at: int, scan: _Scan, levels: int) -> tuple[object, int]:
+    begins = text[at : at + 1]
+    if begins in ("{", "[") and levels and len(text) - at > _STEP:
+        try:
+            value, end = scan(text[at : at + _STEP], 0)
+        except (ValueError, StopIteration):  # it is longer, or wrong
+            return (_parse_object if begins == "{" else _parse_list)(text, at, scan, levels - 1)
+        return value, at + end
+    try:
+        return scan(text, at)
+    except StopIteration as stopped:
+        end = cast("int", stopped.value)
+    _refuse("Expecting value", text, end)
+
+
+def _parse_list(text: str, at: int, scan: _Scan, levels: int) -> tuple[object, int]:
+    items: list[object] = []
+    at = _past_space(text, at + 1)
+    if text[at : at + 1] == "]":
+        return items, at + 1
+    while True:
+        item, at = _parse_value(text, at, scan, levels)
+        items.append(item)
+        at = _past_space(text, at)
+        if (mark := text[at : at + 1]) == "]":
+            return items, at + 1
+        if mark != ",":
+            _refuse("Expecting ',' delimiter", text, at)
+        at = _past_space(text, at + 1)
+
+
+def _parse_object(text: str, at: int, scan: _Scan, levels: int) -> tuple[object, int]:
+    members: dict[object, object] = {}
+    at = _past_space(text, at + 1)
+    if text[at : at + 1] == "}":
+        return members, at + 1
+    while True:
+        if text[at : at + 1] != '"':
+            _refuse("Expecting property name enclosed in double quotes", text, at)
+        name, at = _parse_value(text, at, scan, levels)
+        at = _past_space(text, at)
+        if text[at : at + 1] != ":":
+            _refuse("Expecting ':' delimiter", text, at)
+        members[name], at = _parse_value(text, _past_space(text, at + 1), scan, levels)
+        at = _past_space(text, at)
+        if (mark := text[at : at + 1]) == "}":
+            return members, at + 1
+        if mark != ",":
+            _refuse("Expecting ',' delimiter", text, at)
+        at = _past_space(text, at + 1)
 
 
 def check_json(value: object, *, max_depth: int = MAX_DEPTH) -> str | None:

@@ -34,6 +34,7 @@ from fingerpost.records import (
     ServerState,
     ServerStatus,
 )
+from fingerpost.records.json import holds_much
 from fingerpost.servers.caller import Passage
 from fingerpost.servers.clock import Clock
 from fingerpost.servers.connection import Connection
@@ -49,7 +50,7 @@ from fingerpost.servers.supervisor import Shared, Supervisor
 from fingerpost.servers.talk import Progress
 from fingerpost.servers.watches import SUBSCRIBE, UNSUBSCRIBE
 from fingerpost.settings.model import LimitSettings
-from fingerpost.tasks import leave
+from fingerpost.tasks import aside, leave
 
 READS = frozenset({"resources/read", "prompts/get", "completion/complete"})
 
@@ -258,7 +259,7 @@ class Servers:
             except ToolFailed as error:
                 raise supervisor.own_era.in_vain(error, passage, connection) or error from error.__cause__
             if result.get("isError") is True:
-                why = supervisor.own_era.in_vain(_checked(name, result), passage, connection)
+                why = supervisor.own_era.in_vain(await _checked(name, result), passage, connection)
                 if why is not None:
                     raise why
             return result
@@ -313,13 +314,13 @@ class Servers:
         if passage is not None and passage.clock is not None:
             if not supervisor.askable:
                 await self.ensure(name, timeout=timeout)
-            return _checked(name, await self._on_connection(supervisor, ask, passage.clock, passage))
+            return await _checked(name, await self._on_connection(supervisor, ask, passage.clock, passage))
         began = anyio.current_time()
         await self.ensure(name, timeout=timeout)
         scope = anyio.CancelScope(deadline=began + timeout)
         clock = Clock(scope, patience=timeout)
         with scope:
-            return _checked(name, await self._on_connection(supervisor, ask, clock, passage))
+            return await _checked(name, await self._on_connection(supervisor, ask, clock, passage))
         if clock.loss is not None:
             raise clock.loss
         raise ToolTimeout(clock.complaint(f"{what} on {name}", timeout), server=name, hint=UNKNOWN_OUTCOME)
@@ -480,8 +481,9 @@ def _may_ask_again(method: str, error: Forgotten, clock: Clock) -> bool:
     return isinstance(error, SessionLost) or (method in READS and not clock.stood)
 
 
-def _checked(name: str, result: JsonObject) -> JsonObject:
-    if (reason := json_fault(result)) is not None:
+async def _checked(name: str, result: JsonObject) -> JsonObject:
+    reason = await aside(json_fault, result) if holds_much(result) else json_fault(result)
+    if reason is not None:
         raise ServerReplyInvalid(f"the result of {name} {reason}", server=name)
     return result
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
+
+EDGE: Final = 4096  # bytes at each end of a line that is too long
 
 
 class Ring:
@@ -38,17 +41,27 @@ class LineTooLong(Exception):
     """More bytes than allowed came without the end of a line."""
 
 
+class LineEdges(bytes):
+    """The beginning and the end of a line that is longer than allowed; what was between was not kept."""
+
+
 class LineSplitter:
     """Bytes in, whole lines out. Work and memory are linear in what comes in, and bounded by `limit`.
 
     The pieces of an unfinished line are kept apart and joined once, when its
     end arrives: joining on every read would cost the square of its length.
+
+    `passed_over`: up to this many bytes of a line that is too long are read and left out; of such a line
+    the edges are given, and what comes after it is read as ever.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, passed_over: int = 0) -> None:
         self._limit = limit
+        self._passed_over = passed_over
         self._pieces: list[bytes] = []
         self._size = 0
+        self.overlong: bytes | None = None  # the beginning of the line that is being passed over
+        self._end = b""  # of that line, so far
 
     def feed(self, data: bytes) -> list[bytes]:
         """The lines that `data` completes, without their line ends. Raises `LineTooLong`."""
@@ -56,14 +69,22 @@ class LineSplitter:
         self._add(first)
         if not rest:
             return []
-        lines = [b"".join(self._pieces)]
+        lines = [self._finish()]
         *whole, last = rest
-        lines.extend(whole)
-        self._pieces, self._size = [], 0
-        if any(len(line) > self._limit for line in whole):
-            raise LineTooLong
+        for line in whole:
+            if len(line) <= self._limit:
+                lines.append(line)
+            else:
+                self._add(line)
+                lines.append(self._finish())
         self._add(last)
         return lines
+
+    def _finish(self) -> bytes:
+        line = b"".join(self._pieces) if self.overlong is None else LineEdges(self.overlong + self._end)
+        self._pieces, self._size = [], 0
+        self.overlong, self._end = None, b""
+        return line
 
     @property
     def rest(self) -> bytes:
@@ -72,7 +93,16 @@ class LineSplitter:
 
     def _add(self, piece: bytes) -> None:
         self._size += len(piece)
-        if self._size > self._limit:
-            raise LineTooLong
-        if piece:
+        if self.overlong is not None or self._size > self._limit:
+            self._pass_over(piece)
+        elif piece:
             self._pieces.append(piece)
+
+    def _pass_over(self, piece: bytes) -> None:
+        if self._size > self._limit + self._passed_over:
+            raise LineTooLong
+        if self.overlong is None:
+            self._pieces.append(piece)
+            held = b"".join(self._pieces)
+            self.overlong, piece, self._pieces = held[:EDGE], held[EDGE:], []
+        self._end = (self._end + piece[-EDGE:])[-EDGE:]

@@ -36,12 +36,13 @@ from fingerpost.servers.failures import as_reply, readable, too_large
 from fingerpost.servers.guard import guard
 from fingerpost.servers.lifeline import STRAYS_HINT, Lifeline, Setback
 from fingerpost.servers.process import end, exits_within, how_it_ended, let_go, spawn
-from fingerpost.servers.ring import LineSplitter, LineTooLong
-from fingerpost.servers.wire import Unreadable, answered_by, as_message, parse_envelope
+from fingerpost.servers.ring import LineEdges, LineSplitter, LineTooLong
+from fingerpost.servers.wire import Unreadable, answered_by, as_message, read_envelope
 from fingerpost.settings.model import LimitSettings
 
 EXIT_WATCH = 0.5  # a dead parent whose children keep the pipes open is seen after this
 LAST_WORDS = 0.2  # for what a dead child still has in its stderr pipe
+MOST_PASSED_OVER = 16  # times the limit for one reply; a child that goes on beyond is stopped
 WRITE_QUEUE = 256  # messages; a child that does not read must not hold up whoever gives up on it
 
 Streams = tuple[
@@ -113,11 +114,19 @@ class Child:
 
     async def read_stdout(self) -> None:
         assert self._process.stdout is not None
-        splitter = LineSplitter(self._limits.response_bytes)
+        limit = self._limits.response_bytes
+        splitter = LineSplitter(limit, passed_over=MOST_PASSED_OVER * limit)
+        told = False  # whether the caller knows whose reply is being passed over
         try:
             async for chunk in _chunks(self._process.stdout):
                 for line in splitter.feed(chunk):
-                    await self._deliver(line)
+                    if not isinstance(line, LineEdges):
+                        await self._deliver(line)
+                    elif not told:
+                        await self._refuse(line)
+                    told = False
+                if splitter.overlong is not None and not told:
+                    told = await self._refuse(splitter.overlong)
             if splitter.rest.strip():
                 await self._deliver(splitter.rest)
             await self._close(await self._obituary())
@@ -157,12 +166,20 @@ class Child:
         if not line.strip():
             return
         try:
-            message = parse_envelope(line)
+            message = await read_envelope(line)
             if self._settled(message):
                 return
             await self._to_session.send(SessionMessage(as_message(message)))
         except Unreadable as why:
             await self._deliver_unreadable(line, str(why))
+
+    async def _refuse(self, edges: bytes) -> bool:
+        """Fail the request that a reply too large is for. Whether it was found: its id may come last."""
+        request = answered_by(edges, self._waiting)
+        if request is None:
+            return False
+        await self._fail(request, too_large(self._spec.name, self._limits.response_bytes))
+        return True
 
     def _settled(self, message: dict[str, Any]) -> bool:
         """Whether this is a reply somebody waits for without the library in between; they have it now."""

@@ -36,7 +36,7 @@ from fingerpost.servers.replies import EVENTS, JSON, NO_REPLY, Replies, says_ses
 from fingerpost.servers.sse import Events, EventTooLarge, StreamEvent
 from fingerpost.servers.streamable import NOTICE_SECONDS, Transport
 from fingerpost.servers.talk import Talk, Talks
-from fingerpost.servers.wire import Unreadable, encode, parse_envelope
+from fingerpost.servers.wire import Unreadable, encode, read_envelope
 from fingerpost.settings.model import LimitSettings
 
 FIRST_PAUSE = 0.1  # before asking for the rest of a stream, whatever the server says; twice as long each time
@@ -142,7 +142,7 @@ class ThinHttp:
         if answer.status >= 300 or answer.status in NO_REPLY:
             return await self._take_refusal(answer)
         if kind == JSON:
-            return self._reply(await answer.whole(), talk.request)
+            return await self._reply(await answer.whole(), talk.request)
         if kind != EVENTS:
             raise self._replies.not_mcp(kind)
         try:
@@ -167,7 +167,7 @@ class ThinHttp:
         reply: dict[str, Any] | None = None
         if answer.kind == JSON:
             with contextlib.suppress(Unreadable, FingerpostError):
-                reply = parse_envelope(await answer.whole())
+                reply = await read_envelope(await answer.whole())
         if reply is not None and "error" not in reply:
             reply = None
         if says_session_lost(status, reply["error"]["code"] if reply else None, self._session):
@@ -176,9 +176,9 @@ class ThinHttp:
             return reply
         raise self._replies.refused(status, answer.retry_after)
 
-    def _reply(self, data: bytes, request: RequestId) -> dict[str, Any]:
+    async def _reply(self, data: bytes, request: RequestId) -> dict[str, Any]:
         try:
-            message = parse_envelope(data)
+            message = await read_envelope(data)
         except Unreadable as why:
             raise self._replies.unreadable(str(why)) from None
         if "method" in message:
@@ -210,7 +210,7 @@ class ThinHttp:
     ) -> dict[str, Any] | None:
         while (event := await events.next()) is not None:
             place.note(event)
-            message = self._message(event)
+            message = await self._message(event)
             if message is None:
                 continue
             if "method" not in message:
@@ -241,11 +241,11 @@ class ThinHttp:
             raise outcome
         return outcome
 
-    def _message(self, event: StreamEvent) -> dict[str, Any] | None:
+    async def _message(self, event: StreamEvent) -> dict[str, Any] | None:
         if event.kind != "message" or not event.data:
             return None
         try:
-            return parse_envelope(event.data)
+            return await read_envelope(event.data)
         except Unreadable as why:
             raise self._replies.unreadable(str(why)) from None
 

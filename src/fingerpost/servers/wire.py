@@ -18,7 +18,8 @@ from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse, RequestId, 
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from fingerpost.records.json import MAX_INTEGER_DIGITS
+from fingerpost.records.json import LARGE, MAX_INTEGER_DIGITS, parse_in_steps
+from fingerpost.tasks import aside
 
 _ID = re.compile(rb'"id"\s*:\s*(?:"((?:[^"\\]|\\.){1,200})"|(-?\d{1,30}))')
 # A reply of millions of tiny values takes fifty times its size in memory once it is read. Counted before
@@ -38,10 +39,13 @@ class TooLongInteger:
 def parse_envelope(data: bytes) -> dict[str, Any]:
     """The message these bytes are, as plain values. Raises `Unreadable` for what `parse_message` would."""
     _check_values(data)
-    try:
-        value = from_json(data)
-    except ValueError:
+    if len(data) > LARGE:
         value = _loads(data)
+    else:
+        try:
+            value = from_json(data)
+        except ValueError:
+            value = _loads(data)
     envelope = _as_envelope(value)
     if (
         envelope.get("jsonrpc") == "2.0"
@@ -51,6 +55,11 @@ def parse_envelope(data: bytes) -> dict[str, Any]:
         return envelope  # by far the most common
     as_message(envelope)
     return envelope
+
+
+async def read_envelope(data: bytes) -> dict[str, Any]:
+    """The same, off the event loop where it takes long."""
+    return await aside(parse_envelope, data) if len(data) > LARGE else parse_envelope(data)
 
 
 def _check_values(data: bytes) -> None:
@@ -92,6 +101,10 @@ def as_message(envelope: dict[str, Any]) -> JSONRPCMessage:
 
 def _loads(data: bytes) -> Any:
     try:
+        if len(data) > LARGE:
+            return parse_in_steps(
+                data.decode(json.detect_encoding(data), "surrogatepass"), parse_int=_integer
+            )
         return json.loads(data, parse_int=_integer)
     except UnicodeDecodeError:
         message = "is not UTF-8"

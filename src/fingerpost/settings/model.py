@@ -164,7 +164,9 @@ class LimitSettings(Section):
     tools_per_server: int = Field(default=20_000, ge=1, description="Tools of one server")
     definition_bytes: int = Field(default=256 * 1024, ge=1024, description="Size of one tool definition")
     schema_depth: int = Field(default=64, ge=4, le=100, description="Nesting of one tool definition")
-    response_bytes: int = Field(default=64 * 1024 * 1024, ge=1024, description="Size of one reply")
+    response_bytes: int = Field(
+        default=8 * 1024 * 1024, ge=1024, description="Size of one reply; a larger one is refused"
+    )
     stderr_bytes: int = Field(default=64 * 1024, ge=0, description="Kept of a server's stderr")
     reconnect_max: float = Field(
         default=60.0, gt=0, le=3600, description="Longest wait between reconnects, s"

@@ -8,16 +8,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-import anyio.to_thread
-
 from fingerpost.call.digest.cut import budget_for, digest, needs_summary, sentence, uncut
 from fingerpost.call.digest.results import handle_of
 from fingerpost.records import CallContext, Digest, Json, JsonObject, ToolCard
+from fingerpost.records.json import holds_much
 from fingerpost.settings import Settings
+from fingerpost.tasks import aside
 
-LARGE: Final = 100_000  # characters
 MANY: Final = 100  # blocks
-SIZE_OF_A_VALUE: Final = 100  # in characters that take as long to cut: looking at it costs time, too
 
 
 async def fitted(result: JsonObject, card: ToolCard, context: CallContext, settings: Settings) -> Digest:
@@ -33,14 +31,14 @@ async def fitted(result: JsonObject, card: ToolCard, context: CallContext, setti
         long = summary and whole.tokens > settings.digest.summary_tokens  # kept, for it will be summarised
         return replace(whole, handle=handle) if long else whole
     cutting = partial(digest, result, card, budget=budget, request=context.request, handle=handle)
-    return await anyio.to_thread.run_sync(cutting) if large else cutting()
+    return await aside(cutting) if large else cutting()
 
 
 def _is_large(result: JsonObject) -> bool:
     """Whether cutting this result would hold up the event loop. A cheap look, no more."""
     content = result.get("content")
     parts = content if isinstance(content, list | tuple) else ()
-    return len(parts) > MANY or _holds_much([*map(_read_of, parts), result.get("structuredContent")])
+    return len(parts) > MANY or holds_much([*map(_read_of, parts), result.get("structuredContent")])
 
 
 def _read_of(part: Json) -> Json:
@@ -69,19 +67,3 @@ def _read_of_resource(part: JsonObject) -> Json:
     if isinstance(text, str):
         return text
     return None if isinstance(resource.get("blob"), str) else part
-
-
-def _holds_much(value: Json) -> bool:
-    """Whether there are more than a few values in it, or much text."""
-    size, todo = 0, [value]
-    while todo and size <= LARGE:
-        node = todo.pop()
-        if isinstance(node, str):
-            size += len(node)
-            continue
-        size += SIZE_OF_A_VALUE
-        if isinstance(node, Mapping):
-            todo.extend(node.values())
-        elif isinstance(node, list | tuple):
-            todo.extend(node)
-    return size > LARGE

@@ -17,6 +17,7 @@ from fingerpost.call.digest.shapes import LEAST_ROWS, PARSED_UP_TO, parse
 from fingerpost.call.digest.tree import write
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
+from fingerpost.records.json import LARGE, parse_in_steps
 
 MOST_REFERENCES: Final = 20
 LONGEST_SENTENCE: Final = 2_000
@@ -233,7 +234,7 @@ def _label(value: Json) -> str:
 
 def load(data: bytes) -> JsonObject:
     """A result as it was kept."""
-    value = cast("Json", json.loads(data))
+    value = cast("Json", parse_in_steps(data.decode()) if len(data) > LARGE else json.loads(data))
     return value if isinstance(value, Mapping) else _NOTHING
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from typing import Final
 
 import anyio.to_thread
+import orjson
 
 from fingerpost.call.digest.paging import Bookmarks, counted, found
 from fingerpost.call.digest.parts import block_bytes, blocks, load, read_parts
@@ -128,10 +129,17 @@ def _pack(result: JsonObject) -> bytes:
 
 def _packed(result: JsonObject) -> bytes | None:
     try:
-        packed = zlib.compress(json.dumps(result, ensure_ascii=False).encode("utf-8", "replace"), 1)
+        packed = zlib.compress(_written(result), 1)
     except (RecursionError, ValueError, TypeError):  # not something that came over the wire
         return None
     return packed if len(packed) <= KEPT_UP_TO else None
+
+
+def _written(result: JsonObject) -> bytes:
+    try:
+        return orjson.dumps(result)
+    except TypeError:  # integers beyond 64 bits, half a character
+        return json.dumps(result, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def _unpack(packed: bytes) -> JsonObject:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Final, NoReturn, cast
 
 from fingerpost.records import Json
+from fingerpost.records.json import LARGE, parse_in_steps
 
 # Longer JSON is cut as text: parsing it would take many times its size in memory.
 PARSED_UP_TO: Final = 16_000_000
@@ -82,6 +83,8 @@ def parse(text: str) -> Json:
     if beginning not in ("{", "[") or len(text) > PARSED_UP_TO:
         return None
     try:
+        if len(text) > LARGE:
+            return cast("Json", parse_in_steps(text, parse_constant=_refuse))
         return cast("Json", json.loads(text, parse_constant=_refuse))
     except (ValueError, RecursionError):  # not JSON, or nested deeper than is sensible
         return None

@@ -8,11 +8,14 @@ measure says, so neither size nor depth of the original matters.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import NoneType
 from typing import Final, cast
+
+import orjson
 
 from fingerpost.call.digest.passages import trim_text
 from fingerpost.call.digest.relevance import scores
@@ -20,6 +23,7 @@ from fingerpost.call.digest.tokens import count_tokens
 from fingerpost.catalog.words import word_set
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
+from fingerpost.records.json import holds_much
 
 MARK: Final = "…"
 _DEEPEST: Final = 10
@@ -43,6 +47,10 @@ class Measure:
 
 def write(value: Json) -> str:
     """JSON text, as short as it can be written."""
+    if isinstance(value, dict | list) and holds_much(value):
+        # The encoder of the standard library would keep the interpreter to itself ten times as long.
+        with contextlib.suppress(TypeError, ValueError):
+            return orjson.dumps(value).decode()
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 

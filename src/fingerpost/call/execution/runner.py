@@ -65,8 +65,10 @@ from fingerpost.records import (
     Permit,
     Source,
 )
+from fingerpost.records.json import holds_much
 from fingerpost.servers.caller import Passage
 from fingerpost.settings.model import CallSettings, FlagSettings
+from fingerpost.tasks import aside
 
 logger = logging.getLogger("fingerpost.call")
 
@@ -191,7 +193,7 @@ class Runner:
             is_last = self._loops.end(talk, plan.call)
         if is_last and not (execution.result is not None and awaits_input(execution.result)):
             patience = PASSED_ON_PATIENCE if plan.is_passed_on else 1
-            self._loops.note(talk, plan.call, _imprint(execution), patience=patience)
+            self._loops.note(talk, plan.call, await _imprint(execution), patience=patience)
         return execution
 
     async def _once(self, plan: Plan) -> Execution:
@@ -262,7 +264,7 @@ class Runner:
             if call.effect is not Effect.READ:
                 self._cache.spoil(call.server)
         if not isinstance(outcome, Failure) and cacheable and not leg.in_dialogue:
-            self._keep(call, journey.context, outcome, epoch)
+            await self._keep(call, journey.context, outcome, epoch)
         return Turn(call, outcome)
 
     async def _attempt_repeatedly(self, journey: Journey, leg: Leg) -> JsonObject | Failure:
@@ -286,9 +288,10 @@ class Runner:
             if anew:
                 leg = leg.with_new_time()
 
-    def _keep(self, call: Call, context: CallContext, result: JsonObject, epoch: int) -> None:
+    async def _keep(self, call: Call, context: CallContext, result: JsonObject, epoch: int) -> None:
         if self._cache.serves(call) and not awaits_input(result) and not is_empty(result):
-            self._cache.keep(call, context, result, size=imprint_of(result).size, epoch=epoch)
+            made = await aside(imprint_of, result) if holds_much(result) else imprint_of(result)
+            self._cache.keep(call, context, result, size=made.size, epoch=epoch)
 
     # -- time ---------------------------------------------------------------------------------------
 
@@ -328,10 +331,12 @@ def _check(plan: Plan) -> None:
         raise RuntimeError(message)
 
 
-def _imprint(execution: Execution) -> str:
+async def _imprint(execution: Execution) -> str:
     if execution.error is not None:
         return imprint_of_error(execution.error, execution.detail)
-    return imprint_of(execution.result or {}).digest
+    result = execution.result or {}
+    made = await aside(imprint_of, result) if holds_much(result) else imprint_of(result)
+    return made.digest
 
 
 def _loop(call: Call, reason: str) -> Execution:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 from pydantic_core import to_json as write_json
 
-from fingerpost.call.idempotency import LONGEST_KEY, problem_with_key
+from fingerpost.call.idempotency import LONGEST_KEY, MOST_KEPT_BYTES, problem_with_key
 from fingerpost.call.names import NotFound, resolve
 from fingerpost.catalog import Snapshot
 from fingerpost.events import Event
@@ -31,6 +31,7 @@ from fingerpost.records import (
     new_id,
 )
 from fingerpost.records.codec import to_json
+from fingerpost.records.json import holds_much
 from fingerpost.router import Router
 from fingerpost.router.route import AnswerPiece, Route, StreamItem
 from fingerpost.router.wanted import Asking
@@ -43,6 +44,7 @@ from fingerpost.surfaces.api.views import event_view
 from fingerpost.surfaces.web.events import EventStream
 from fingerpost.surfaces.web.gate import for_others
 from fingerpost.surfaces.web.reach import VERSION_HEADER, Reach, conversation_of, reach_of
+from fingerpost.tasks import aside
 
 LONGEST_REQUEST: Final = 100_000
 KEY_HEADER: Final = "idempotency-key"
@@ -255,7 +257,7 @@ class Counter:
             if away is None:
                 raise _no_tool(wanted.tool, found)
             return away
-        return await self._router.call(
+        outcome = await self._router.call(
             found.card.key,
             found.arguments,
             caller=name,
@@ -267,6 +269,7 @@ class Counter:
             idempotency_key=_idempotency_key(request, wanted),
             authorization=for_others(request.headers),
         )
+        return await _without_large_result(outcome)
 
     async def _away(self, wish: ToolCall, principal: Principal, reach: Reach) -> Outcome | None:
         """Why a tool that they could use is not to be had now; None where there is none. Nothing runs."""
@@ -320,6 +323,13 @@ class Counter:
     def _reach(self, request: ApiRequest, wanted: Narrow | Ask | Call) -> Reach:
         version = wanted.api_version or request.headers.get(VERSION_HEADER)
         return reach_of(request.principal, wanted.profile, self._router.profiles, api_version=version)
+
+
+async def _without_large_result(outcome: Outcome) -> Outcome:
+    """Without the raw result where that is too large to be written at once: its handle leads to it."""
+    if not holds_much(outcome.result) or len(await aside(write_json, outcome.result)) <= MOST_KEPT_BYTES:
+        return outcome
+    return replace(outcome, result=None, metadata={**outcome.metadata, "result_left_out": True})
 
 
 def _conversation(principal: Principal, given: str | None) -> str | None:

@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
-import anyio.to_thread
-
 from fingerpost.call.digest import StructuredFit, fit_structured
 from fingerpost.call.reply import cached_note
 from fingerpost.records import Json, JsonObject, Outcome, ToolCard
@@ -21,6 +19,7 @@ from fingerpost.surfaces.gateway.methods.bounds import slight, within_bounds
 from fingerpost.surfaces.gateway.offers.boxing import boxed, is_boxed
 from fingerpost.surfaces.gateway.offers.encoding import encoded
 from fingerpost.surfaces.gateway.offers.own import READ
+from fingerpost.tasks import aside
 
 MOST_ATTACHED: Final = 4 * 1024 * 1024  # characters of pictures, sound and files in one result
 MOST_STRUCTURED: Final = 1024 * 1024  # bytes of data a client checks against the tool's outputSchema
@@ -83,7 +82,7 @@ async def _cut(
     schema = None if card is None else card.definition.get("outputSchema")
     if card is not None and isinstance(schema, Mapping) and result.get("structuredContent") is not None:
         fitting = partial(fit_structured, result, card, schema, budget=budget, handle=handle)
-        fit = await anyio.to_thread.run_sync(fitting)
+        fit = await aside(fitting)
         if not fit.left_out and len(encoded(fit.structured)) > MOST_STRUCTURED:
             return _too_much(outcome, handle)
         kept["structuredContent"] = fit.structured
