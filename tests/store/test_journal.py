@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import anyio
 import anyio.to_thread
 import pytest
+from sqlalchemy import create_engine
 
 from fingerpost.errors import StoreUnavailable
 from fingerpost.events import (
@@ -21,6 +23,8 @@ from fingerpost.events import (
     rebuild,
 )
 from fingerpost.records import ExecutionStatus, Intent, Packet
+from fingerpost.store.journal import packets_query
+from fingerpost.store.locations import locate
 from tests.requirements import proves
 from tests.store.conftest import OpenStore
 from tests.store.samples import audited, eventually, ordinary
@@ -245,6 +249,32 @@ async def test_the_packets_of_one_conversation_come_newest_first_and_no_others(
         assert found == list(reversed(mine))
         assert await store.journal.packets_of(name, limit=1) == [mine[-1]]
         assert await store.journal.packets_of("nobody") == []
+
+
+@proves("B12")
+async def test_the_packets_of_a_conversation_are_found_by_an_index(url: str, open_store: OpenStore) -> None:
+    async with open_store() as store:
+        for number in range(50):
+            packet = Packet.start("x", session_id=f"hall {number}")
+            await store.journal.append(PacketReceived.of(packet), ordinary())
+
+    def explain() -> str:
+        engine = create_engine(locate(url).url)
+        query = packets_query("hall 7", limit=20).compile(engine, compile_kwargs={"literal_binds": True})
+        with closing(engine.connect()) as connection:
+            if url.startswith("sqlite"):
+                plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}").all()
+            else:
+                for way in ("seqscan", "bitmapscan"):  # of fifty rows it would read all
+                    connection.exec_driver_sql(f"SET enable_{way} = off")
+                plan = connection.exec_driver_sql(f"EXPLAIN {query}").all()
+        engine.dispose()
+        return str(plan)
+
+    plan = await anyio.to_thread.run_sync(explain)
+    assert "journal_conversation" in plan
+    assert "TEMP B-TREE" not in plan  # nor sorted
+    assert "Sort" not in plan
 
 
 @proves("B12")

@@ -6,10 +6,13 @@ from contextlib import closing
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, inspect, text
 
 from fingerpost.errors import StoreTooNew
+from fingerpost.events import PacketReceived, encode
+from fingerpost.records import Packet
 from fingerpost.store import Store
 from fingerpost.store.database import Database
 from fingerpost.store.locations import locate
@@ -78,6 +81,30 @@ def test_an_older_database_is_brought_forward_and_keeps_its_rows(engine: Engine)
         with connection.begin(), pytest.raises(StoreTooNew):
             migrate(connection)
     engine.dispose()
+
+
+@proves("H7", "B12")
+async def test_requests_from_before_are_found_by_their_conversation(
+    engine: Engine, open_store: OpenStore
+) -> None:
+    """Step 13 gives the journal a column for it."""
+    packet = Packet.start("water the roses", session_id='the "hall" \\ שיחה')
+    event = PacketReceived.of(packet)
+    row = {"id": event.event_id, "payload": encode(event).decode()}
+
+    def write_as_before() -> None:
+        with engine.connect() as connection, connection.begin():
+            migrate(connection, STEPS[:12])
+            add = (
+                "INSERT INTO journal (event_id, at, kind, payload) "
+                "VALUES (:id, 1, 'packet_received', :payload)"
+            )
+            connection.execute(text(add), [row, {"id": "spoilt", "payload": "{"}])
+        engine.dispose()
+
+    await anyio.to_thread.run_sync(write_as_before)
+    async with open_store() as store:
+        assert await store.journal.packets_of('the "hall" \\ שיחה') == [packet]
 
 
 @proves("H7")

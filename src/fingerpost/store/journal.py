@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from pydantic_core import to_json
 from sqlalchemy import Connection, Select, func, select
 from sqlalchemy import Row as FoundRow
 
@@ -27,7 +26,7 @@ from fingerpost.store.schema import journal
 from fingerpost.store.writer import Writer
 
 PROMPT_START = 120
-_ROWS = Rows(journal, "event_id", "at", "kind", "packet_id", "payload", pass_over=True)
+_ROWS = Rows(journal, "event_id", "at", "kind", "packet_id", "payload", "conversation", pass_over=True)
 
 
 @frozen(kw_only=False)
@@ -180,19 +179,11 @@ class Journal:
 
     async def packets_of(self, session_id: str, *, limit: int = 20) -> list[Packet]:
         """The newest packets of one conversation, newest first, as they came in."""
-        needle = f'"session_id":{to_json(session_id).decode()}'
-        query = (
-            select(journal)
-            .where(journal.c.kind == PacketReceived.kind, journal.c.payload.contains(needle, autoescape=True))
-            .order_by(journal.c.seq.desc())
-            .limit(limit)
-        )
+        query = packets_query(session_id, limit=limit)
         found = await self._database.read(
             lambda connection: [_recorded(row) for row in connection.execute(query)]
         )
-        packets = [entry.event.packet for entry in found if isinstance(entry.event, PacketReceived)]
-        # SQLite compares without regard to case; a conversation's id is exact.
-        return [packet for packet in packets if packet.header.session_id == session_id]
+        return [entry.event.packet for entry in found if isinstance(entry.event, PacketReceived)]
 
     async def packets(self, *, limit: int = 50, before: int | None = None) -> list[PacketSummary]:
         """The newest packets, newest first; `before` (a `seq`) goes on from an older one."""
@@ -206,13 +197,19 @@ class Journal:
         events = {event.event_id: (event, _row(event)) for group in groups for event in group}
         if events:
             [(last,)], _ = quickly(connection, "SELECT max(seq) FROM journal")
-            added = _ROWS.add(connection, [row for _, row in events.values()])
+            added = _ROWS.add(connection, [(*row, _conversation(event)) for event, row in events.values()])
             written = list(events.values())
             if added != len(events):  # some were appended again: of those the trail has heard
                 new = _event_ids(connection, after=last or 0)
                 written = [pair for key, pair in events.items() if key in new]
             self._trail.extend(connection, written)
         return [None] * len(groups)
+
+
+def packets_query(session_id: str, *, limit: int) -> Select[Any]:
+    """The arrivals of one conversation's requests, newest first."""
+    of_it = select(journal).where(journal.c.conversation == session_id)
+    return of_it.order_by(journal.c.seq.desc()).limit(limit)
 
 
 def _newest_of(kind: str, before: int | None, limit: int) -> Select[Any]:
@@ -227,6 +224,13 @@ def _row(event: Event) -> Row:
     kind = escape(event.unknown_kind) if isinstance(event, UnknownEvent) else event.kind
     packet_id = None if event.packet_id is None else escape(event.packet_id)
     return (escape(event.event_id), to_microseconds(event.at), kind, packet_id, encode(event).decode())
+
+
+def _conversation(event: Event) -> str | None:
+    """The conversation that a request arrives in."""
+    if not isinstance(event, PacketReceived) or event.packet.header.session_id is None:
+        return None
+    return escape(event.packet.header.session_id)
 
 
 def _event_ids(connection: Connection, *, after: int) -> set[str]:

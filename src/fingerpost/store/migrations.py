@@ -8,6 +8,7 @@ database at once both find it ready.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 
 from sqlalchemy import Connection, text
@@ -15,7 +16,7 @@ from sqlalchemy import Connection, text
 from fingerpost.errors import StoreTooNew
 from fingerpost.frozen import frozen
 from fingerpost.records import utc_now
-from fingerpost.store.columns import to_microseconds
+from fingerpost.store.columns import escape, to_microseconds
 
 _VERSIONS = """
     CREATE TABLE IF NOT EXISTS fingerpost_schema (
@@ -141,6 +142,36 @@ _INSTANCES = (
 
 _PREFERENCES = ("CREATE TABLE preferences (caller TEXT NOT NULL PRIMARY KEY, effort TEXT NOT NULL)",)
 
+_JOURNAL_CONVERSATION = (
+    "ALTER TABLE journal ADD COLUMN conversation TEXT",
+    "CREATE INDEX journal_conversation ON journal (conversation, seq) WHERE conversation IS NOT NULL",
+)
+
+
+def _name_conversations(connection: Connection) -> None:
+    """Requests that arrived before this step have their conversation in their payload alone."""
+    _running(_JOURNAL_CONVERSATION)(connection)
+    arrived = text(
+        "SELECT seq, payload FROM journal WHERE kind = 'packet_received' AND seq > :seq "
+        "ORDER BY seq LIMIT 500"
+    )
+    change = text("UPDATE journal SET conversation = :conversation WHERE seq = :seq")
+    last = 0
+    while rows := connection.execute(arrived, {"seq": last}).all():
+        last = rows[-1].seq
+        named = [{"seq": row.seq, "conversation": _conversation_in(row.payload)} for row in rows]
+        found = [row for row in named if row["conversation"] is not None]
+        if found:
+            connection.execute(change, found)
+
+
+def _conversation_in(payload: str) -> str | None:
+    try:
+        named = json.loads(payload)["event"]["packet"]["header"]["session_id"]
+    except (ValueError, KeyError, TypeError):  # somebody edited the row
+        return None
+    return escape(named) if isinstance(named, str) else None
+
 
 @frozen(kw_only=False)
 class Step:
@@ -172,6 +203,7 @@ STEPS: tuple[Step, ...] = (
     Step(10, _running(_IDEMPOTENCY)),
     Step(11, _running(_INSTANCES)),
     Step(12, _running(_PREFERENCES)),
+    Step(13, _name_conversations),
 )
 
 

@@ -21,8 +21,10 @@ journal = Table(
     Column("kind", ExactText, nullable=False),
     Column("packet_id", ExactText),
     Column("payload", Text, nullable=False),
+    Column("conversation", ExactText),  # where a request arrives in one; of no other event
     Index("journal_packet", "packet_id", "seq"),
     Index("journal_kind", "kind", "seq"),
+    Index("journal_conversation", "conversation", "seq"),  # of rows that have one
 )
 
 audit = Table(
