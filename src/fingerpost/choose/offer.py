@@ -16,12 +16,14 @@ from fingerpost.records import ToolCard
 def stable_offer(previous: Sequence[str], now: Iterable[str], limit: int) -> tuple[str, ...]:
     """The keys to offer: those of the conversation so far in their places, then what is new.
 
-    More than `limit` of them start afresh with `now` alone, all of it however many that are.
+    More than `limit` of them start afresh with `now` alone, all of it however many that are; the tools
+    that stay come first and in the order they had.
     """
-    wanted = dict.fromkeys(now)
-    new = sorted(wanted.keys() - set(previous), key=list_place)
-    together = tuple(dict.fromkeys((*previous, *new)))
-    return together if len(together) <= limit else tuple(sorted(wanted, key=list_place))
+    wanted = set(now)
+    new = sorted(wanted.difference(previous), key=list_place)
+    if len(previous) + len(new) <= limit:
+        return (*previous, *new)
+    return (*(key for key in previous if key in wanted), *new)
 
 
 def arranged(cards: Iterable[ToolCard], order: Sequence[str] = ()) -> tuple[ToolCard, ...]:
