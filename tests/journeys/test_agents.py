@@ -271,3 +271,40 @@ async def test_what_was_streamed_is_the_answer(tmp_path: Path, mode: Any, script
     assert "".join(pieces) == route.answer
     assert ".N" not in route.answer  # parts stand apart
     assert route.answer
+
+
+ANNOUNCED = f"Let me check.\n{WRITTEN}"
+
+
+@proves("A15", "A11")
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("mode", ["staged", "single", "simple"])
+async def test_an_announcement_of_a_call_that_is_not_allowed_any_more_is_not_the_answer(
+    tmp_path: Path, mode: Any, streamed: bool
+) -> None:
+    """The model is asked once more for an answer; without one, what was done and why no more was is said."""
+    script = [ANNOUNCED, "It is noon, says get_current_time."], [ANNOUNCED, ANNOUNCED]
+    answers: list[str] = []
+    limit = {"tool_routing": {"max_reinjections": 1}}
+    for number, last in enumerate(script):
+        chosen = {"selection": [select("time__get_current_time", TOKYO)], "review": [review()]}
+        staged = playing(**chosen, answer=last)
+        model = (
+            staged if mode == "staged" else ScriptedModel([calls(("time__get_current_time", TOKYO)), *last])
+        )
+        pieces: list[str] = []
+        async with house(tmp_path / str(number), [clock()], model, **limit) as router:
+            route = await router.route(
+                "What time is it in Tokyo right now?",
+                mode=mode,
+                max_turns=1,
+                on_text=pieces.append if streamed else None,
+            )
+        assert "".join(pieces) == (route.answer if streamed else "")
+        assert len(route.packet.tool_routing.worked) == 1
+        answers.append(route.answer.removeprefix("Let me check.\n\n") if streamed else route.answer)
+    assert answers[0] == "It is noon, says get_current_time."
+    assert answers[1].startswith("I stopped before I was done:")
+    assert "rounds of tools" in answers[1] or "more tools than it may call" in answers[1]
+    assert "get_current_time" in answers[1]
+    assert "does not exist" not in answers[1]

@@ -136,3 +136,30 @@ async def test_a_request_in_the_form_of_a_question_is_for_tools_that_act(tmp_pat
             found = await asked(router, text)
             assert offered(found)[0] == tool, text
             assert not any(part.signal == "mood" for one in found.shortlist.candidates for part in one.parts)
+
+
+@proves("A2")
+async def test_a_person_who_says_who_they_are_greets(tmp_path: Path) -> None:
+    async with desk(tmp_path) as router:
+        for text in (
+            "Hello, I am Dana!",
+            "Hi, my name is Noa Levi. Nice to meet you!",
+            "Hey there, I'm Dana",
+            "Good morning, this is Dana.",
+            "שלום, אני דנה",
+            "היי, קוראים לי נועה",
+            "שלום, שמי יוסי כהן, נעים מאוד",
+        ):
+            found = await asked(router, text)
+            assert found.need.certain, f"{text}: {found.need}"
+            assert offered(found) == [], text
+        for text in (
+            "Hello, I am Dana, what is on my calendar?",
+            "Hi, my name is Noa. Read the file notes.md",
+            "Hi, I am Dana, which tables does the database have?",
+            "שלום, אני דנה, יש לי פגישות ביום שלישי?",
+            "Hello, I am in Tokyo, what time is it here right now?",
+        ):
+            found = await asked(router, text)
+            assert not found.need.certain, text
+            assert offered(found), f"{text}: {found.need}"

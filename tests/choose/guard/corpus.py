@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -46,15 +47,17 @@ class Sample:
 
 
 def invented() -> tuple[Sample, ...]:
-    return _read("invented.jsonl") + _read("invented_held_out.jsonl")
+    names = ("invented", "invented_held_out", "unknown_tools", "unknown_tools_held_out")
+    return tuple(chain.from_iterable(map(_read, names)))
 
 
 def ordinary() -> tuple[Sample, ...]:
-    return _read("ordinary.jsonl") + _read("ordinary_held_out.jsonl")
+    names = ("ordinary", "ordinary_held_out", "shown_data", "shown_data_held_out")
+    return tuple(chain.from_iterable(map(_read, names)))
 
 
 def _read(name: str) -> tuple[Sample, ...]:
-    lines = (_HERE / name).read_text("utf-8").splitlines()
+    lines = (_HERE / f"{name}.jsonl").read_text("utf-8").splitlines()
     return tuple(_sample(json.loads(line)) for line in lines)
 
 

@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from typing import Final, cast
 
-from fingerpost.choose.guard.names import is_invented
 from fingerpost.choose.guard.reading import json_value
 from fingerpost.choose.guard.shapes import is_name_key, plain_key
 from fingerpost.choose.guard.vocabulary import words
@@ -39,11 +38,6 @@ _HOLDS: Final = re.compile(r"[({\[]")
 _DIRECT: Final = re.compile(r"\s?(?:\[[^\[\]\n]{0,300}\]|\([^()\n]{0,300}\))")
 _FENCE: Final = re.compile(r"\A\s*[`~]{3,}\w*\s*|\s*[`~]{3,}\s*\Z")
 _NOT_A_CALL: Final = re.compile(r"=\s*\Z|>>>\s*\Z")  # a value that is kept, a line of a session
-_PROMPTED: Final = re.compile(r"\s*>>>\s*[\w.]+\(\s*\w+\s*=[^\n]*\)\s*")  # a session of one line
-_YAML: Final = re.compile(
-    r"\s*(?:-[ \t]+)?(?:name|tool|function):[ \t]*[\"']?[\w.\-]+[\"']?[ \t]*\n"
-    r"[ \t]*(?:arguments|parameters|input):"
-)
 
 
 def may_be_call_alone(begun: str) -> bool:
@@ -76,13 +70,8 @@ def is_call_alone(text: str) -> bool:
         return False
     lead, behind = text[: name.start()], text[name.start() + len(name[0].rstrip(".-")) :].lstrip("\"'")
     before = _TOKEN.findall(lead)
-    said = (
-        any(map(_is_calling, before))
-        or _YAML.match(text) is not None
-        or (lead.strip() == "<" and behind.rstrip().endswith("/>"))
-    )
-    kept = _NOT_A_CALL.search(lead) is not None and _PROMPTED.fullmatch(text) is None
-    if kept or not (said or _HOLDS.match(behind.lstrip())):
+    said = any(map(_is_calling, before)) or (lead.strip() == "<" and behind.rstrip().endswith("/>"))
+    if _NOT_A_CALL.search(lead) or not (said or _HOLDS.match(behind.lstrip())):
         return False
     left = _ARGUMENTS.sub(" ", _DIRECT.sub(" ", behind, count=1) if said else behind)
     return says_nothing(left)
@@ -107,10 +96,7 @@ def _is_name(word: str) -> bool:
 
 
 def _is_json_call(value: Mapping[str, object]) -> bool:
-    """`{"tool": "brew_tea", "cups": 2}`, `{"brew_tea": {"cups": 2}}`"""
-    if len(value) == 1:
-        ((key, item),) = value.items()
-        return isinstance(item, dict) and is_invented(key)
+    """`{"tool": "brew_tea", "cups": 2}`"""
     named = (
         item
         for key, item in value.items()

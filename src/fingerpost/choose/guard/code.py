@@ -10,14 +10,15 @@ import re
 from typing import Final
 
 from fingerpost.choose.guard import forms
+from fingerpost.choose.guard.blocks import call_block_end, may_begin_block
 from fingerpost.choose.guard.forms import Kind
 from fingerpost.choose.guard.labels import LABEL, label_begun
 from fingerpost.choose.guard.literals import program_calls
 from fingerpost.choose.guard.modes import Until
-from fingerpost.choose.guard.names import Names, distinctive, is_namespaced
+from fingerpost.choose.guard.names import distinctive, is_invented, is_namespaced
 from fingerpost.choose.guard.reading import read_calls
 from fingerpost.choose.guard.tags import STRONG, WEAK, tag_name
-from fingerpost.choose.guard.talk import about_syntax
+from fingerpost.choose.guard.talk import about_syntax, announces_call, is_announcement
 from fingerpost.choose.guard.values import call_head, has_call_shape, names_real_tool
 from fingerpost.choose.guard.verdicts import WAIT, Hide, Pass, Place, Show, Verdict
 
@@ -74,8 +75,9 @@ def _span_end(place: Place, run: re.Match[str]) -> int | None:
 
 
 def _span(place: Place, start: int, end: int, count: int) -> Verdict:
-    """Code in a sentence is shown. A line that is nothing else, and a call, is a call."""
-    if not place.begins_line or place.about:
+    """Code in a sentence is shown. A call that is all of a line, or all that was announced in it, is one."""
+    announced = place.takes_lines and announces_call(place.line) and is_announcement(place.line)
+    if not (place.begins_line or announced) or place.about:
         return Show(end)
     behind, complete = place.ahead(end, 40)
     line, newline, _ = behind.partition("\n")
@@ -84,7 +86,9 @@ def _span(place: Place, start: int, end: int, count: int) -> Verdict:
     if not newline and not complete:
         return WAIT
     content = _LANGUAGE.sub("", place.text[start : end - count].strip())
-    return Hide(end, "fenced") if _is_call(content, place, "") else Show(end)
+    program = program_calls(content) if announced else ()
+    called = bool(program) and all(distinctive(call.written) for call in program)
+    return Hide(end, "fenced") if called or _is_call(content, place, "") else Show(end)
 
 
 def _block(place: Place, run: re.Match[str]) -> Verdict:
@@ -111,19 +115,23 @@ def _may_be_call(head: str, place: Place) -> bool | None:
         return None
     if head[0] in "{[":
         possible = call_head(head, names, unknown=place.takes_unknown)
-        return possible if possible is not False or head[0] == "{" else _may_be_program(head, names)
+        return possible if possible is not False or head[0] == "{" else _may_be_program(head, place)
     if head[0] == "<":
         return _may_be_marker(head)
     if LABEL.match(head):
         return True
-    program = _may_be_program(head, names)
-    return None if program is False and label_begun(head) else program
+    lines = may_begin_block(head)
+    program = _may_be_program(head, place)
+    if lines or program:
+        return True
+    return None if lines is None or program is None or label_begun(head) else False
 
 
-def _may_be_program(head: str, names: Names) -> bool | None:
+def _may_be_program(head: str, place: Place) -> bool | None:
     program = _PROGRAM.match(head)
     if program is not None:
-        return names.knows(program[1]) or is_namespaced(program[1])
+        name = program[1]
+        return place.names.knows(name) or is_namespaced(name) or (place.expects_call and is_invented(name))
     return None if _PROGRAM_BEGUN.match(head) else False
 
 
@@ -161,10 +169,14 @@ def _is_call(content: str, place: Place, info: str) -> bool:
     names = place.names
     if content[:1] in ("{", "[") and names_real_tool(content, names):
         return True
-    if content[:1] in ("{", "[") and place.takes_unknown and has_call_shape(content):
+    if content[:1] in ("{", "[") and place.takes_unknown and has_call_shape(content, place.request):
         return True
     program = program_calls(content)
     if program and place.takes_unknown and all(is_namespaced(call.written) for call in program):
+        return True
+    if program and place.expects_call and all(is_invented(call.written) for call in program):
+        return True
+    if place.takes_lines and call_block_end(content) == len(content) > 0:
         return True
     if program and any(names.knows(call.written) for call in program):
         sure = all(call.keyworded and (call.arguments or distinctive(call.written)) for call in program)

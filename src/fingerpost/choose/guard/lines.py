@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from fingerpost.choose.guard.blocks import call_block_end, may_begin_block, paragraph_end
 from fingerpost.choose.guard.brackets import value_end
 from fingerpost.choose.guard.delimiters import examine_delimiter
 from fingerpost.choose.guard.labels import label_at
@@ -49,6 +50,9 @@ _DRAWN_CLOSER: Final = re.compile(
 
 def examine_line(place: Place) -> Verdict | None:
     """What begins with this line; None: nothing, the rest is looked at as usual."""
+    block = _examine_block(place)
+    if block is not None:
+        return block
     rest, complete = place.ahead(place.at, _LONGEST_HEAD)
     label = label_at(place.text, place.at, final=place.final)
     if not isinstance(label, bool):
@@ -72,6 +76,26 @@ def examine_line(place: Place) -> Verdict | None:
     if complete:
         return None
     return WAIT if label or _begun(rest, place) else None
+
+
+def _examine_block(place: Place) -> Verdict | None:
+    """Lines of a session or of YAML that are a call; None: they are not."""
+    if not place.takes_lines or _continues_session(place.before):
+        return None
+    rest, complete = place.ahead(place.at, 2 * _LONGEST_HEAD)
+    may_be = may_begin_block(rest)
+    if not may_be:
+        return WAIT if may_be is None and not complete else None
+    end = paragraph_end(place.text, place.at, place.limit)
+    if end is None and not place.closed:
+        return WAIT
+    length = call_block_end(place.text[place.at : place.limit if end is None else end])
+    return Hide(place.at + length, "lines") if length else None
+
+
+def _continues_session(before: str) -> bool:
+    """Whether what was shown just before this line is part of a session that is no call."""
+    return ">>>" in before.rpartition("\n\n")[2]
 
 
 def _begun(rest: str, place: Place) -> bool:

@@ -33,6 +33,22 @@ def program_calls(text: str) -> tuple[Call, ...]:
     return tuple(found)
 
 
+def prompted_calls(text: str) -> tuple[Call, ...]:
+    """The calls of a Python session that shows no output and imports nothing; none where it does."""
+    lines = [line.strip() for line in text.strip().splitlines()]
+    if not all(line.startswith((">>>", "...")) for line in lines):
+        return ()
+    tree = _parse("\n".join(line[3:].removeprefix(" ") for line in lines))
+    if not isinstance(tree, ast.Module):
+        return ()
+    found: list[Call] = []
+    for statement in tree.body[:MOST_CALLS]:
+        if not isinstance(statement, ast.Expr | ast.Assign):
+            return ()
+        found += [call for node in _members(statement.value) if (call := _call(node)) is not None]
+    return tuple(found)
+
+
 def literal(text: str) -> object:
     """A value written as a Python literal, or None."""
     tree = _parse(text.strip())

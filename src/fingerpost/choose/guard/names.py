@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
+from fingerpost.choose.guard.vocabulary import words
 from fingerpost.records import ToolCard
 
 LONGEST_NAME: Final = 160
@@ -20,14 +21,26 @@ _AROUND: Final = re.compile(
 )
 _NAME_SPACES: Final = ("function", "functions", "tools", "defaultapi", "api", "mcp", "client", "multitooluse")
 _TOOL_SPACE: Final = re.compile(r"(?:functions?|tools|default_api|multi_tool_use)(?:\.|__)(?=\w)")
-_DOING: Final = re.compile(
-    r"(?:get|set|make|create|search|find|send|list|read|write|fetch|query|run|call|look(?:up)?|check|add|delete|remove"
-    r"|update|open|close|show|play|turn|book|order|schedule|ask|execute|browse|use|apply|replace|generate|calculate"
-    r"|compute|convert|translate|brew|cook|compose|summari[sz]e|analy[sz]e|navigate|reserve|cancel|submit|notify"
-    r"|insert|append|rename|verify|validate|transcribe|extract|consult|perform|locate|recommend|inspect|publish"
-    r"|subscribe|describe|activate|dispatch|prepare|assign|web|recall|remember|store|save|retrieve|load|start|stop|attempt|invoke)"
-    r"(?:_\w{2,80}|[A-Z]\w{2,80})"
+_ACTING_NAME: Final = re.compile(r"[a-z]+(?:_\w{2,80}|[A-Z]\w{2,80})")
+_PART: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+_VERBS: Final = words(
+    "get make create search find send read write fetch query lookup look add delete remove update play turn"
+    " ask execute browse apply replace generate calculate compute convert translate brew cook compose"
+    " summarise summarize analyse analyze navigate reserve cancel submit notify insert append rename verify"
+    " validate transcribe extract consult perform locate recommend inspect publish subscribe describe"
+    " activate dispatch prepare assign recall remember save retrieve attempt invoke track sum"
 )
+# Also nouns: a record may begin with them (`order_status`, `store_hours`).
+_NOUNS_TOO: Final = words(
+    "set list run call check open close show book order schedule use store load start stop web"
+)
+_ACTORS: Final = words(
+    "tool helper agent search lookup query finder retriever fetcher assistant function get fetch find send"
+)
+_OUTCOMES: Final = words(
+    "result results status state response responses data details settings options count total history log url"
+)
+_AGENT: Final = re.compile(r"[a-z]{3,}(?:er|or)|check|update|off|on|call")
 _SEPARATOR: Final = re.compile(r"\.|/|::?|__")
 _INNER_CAPITAL: Final = re.compile(r"[a-zא-ת][A-Z0-9]|[_\-./]|\d[A-Za-z]")
 _recent: deque[tuple[tuple[ToolCard, ...], Names]] = deque(maxlen=4)
@@ -96,7 +109,21 @@ def distinctive(name: str) -> bool:
 def is_invented(name: str) -> bool:
     """Whether a name that no real tool has is a tool's all the same: it says what it does, or"
     " its name space."""
-    return is_namespaced(name) or _DOING.fullmatch(name) is not None
+    return is_namespaced(name) or names_action(name) is not False
+
+
+def names_action(name: str) -> bool | None:
+    """Whether a name says what is done or what does it (`find_flight`, `memory_helper`); None: it may."""
+    own = _SEPARATOR.split(name)[-1]
+    if _ACTING_NAME.fullmatch(own) is None:
+        return False
+    parts = [part.casefold() for part in _PART.findall(own)]
+    if len(parts) < 2:
+        return False
+    first, last = parts[0], parts[-1]
+    if last in _ACTORS or (first in _VERBS and (last not in _OUTCOMES or first not in _ACTORS)):
+        return True
+    return None if first in _VERBS or first in _NOUNS_TOO or _AGENT.fullmatch(last) else False
 
 
 def is_namespaced(name: str) -> bool:

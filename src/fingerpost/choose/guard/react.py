@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from fingerpost.choose.guard.brackets import Brackets, value_end
@@ -162,7 +163,7 @@ def _json_starts(place: Place, at: int, kind: str, label: str) -> bool | None:
     value = place.text[at : at + length if length is not None else place.limit]
     if place.takes_unknown and kind in ("call", "tool", "action"):
         named_so = kind == "call" and _is_tools(label) and value.startswith("{")
-        if named_so or has_call_shape(value):
+        if named_so or has_call_shape(value, place.request):
             return True
     return names_real_tool(value, place.names) or (
         kind == "action" and "tool_name" in value and "parameters" in value
@@ -236,15 +237,7 @@ def _after_thought(place: Place, found: re.Match[str], label: re.Match[str]) -> 
         return Hide(label.end(), "react")
     if kind not in ("action", "input", "call", "tool"):
         return Show(found.end())
-    there = Place(
-        text=place.text,
-        at=label.start(),
-        final=place.final,
-        line="",
-        before=place.before,
-        names=place.names,
-        about=place.about,
-    )
+    there = replace(place, at=label.start(), line="")
     verdict = examine_label(there, label)
     if isinstance(verdict, Hide):
         return Hide(place.at, verdict.syntax, Script())

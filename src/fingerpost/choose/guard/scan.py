@@ -17,7 +17,7 @@ from fingerpost.choose.guard.lines import examine_line
 from fingerpost.choose.guard.markers import examine_marker
 from fingerpost.choose.guard.names import Names
 from fingerpost.choose.guard.reading import LONGEST_BLOCK
-from fingerpost.choose.guard.spoken import LABELS, LITERALS, SPOKEN, examine_bold_label, examine_spoken
+from fingerpost.choose.guard.spoken import LABELS, LITERALS, SPOKEN, examine_decorated, examine_spoken
 from fingerpost.choose.guard.square import examine_square
 from fingerpost.choose.guard.values import examine_brace
 from fingerpost.choose.guard.verdicts import WAIT, Hide, Mode, Pass, Place, Show, Verdict, Wait
@@ -31,7 +31,7 @@ _RULERS: Final = RULER.replace("\\", "")
 _PLAIN_SIGN: Final = re.compile(rf"[(«]|(?!~~~)[{RULER}]+")
 _BEGINNINGS: Final = frozenset(word[:count] for word in (*LITERALS, "~~~") for count in range(1, len(word)))
 _LABELS_BEGUN: Final = frozenset(label[:count] for label in LABELS for count in range(1, len(label)))
-_LONGEST_BEGINNING: Final = max(map(len, (*_BEGINNINGS, *_LABELS_BEGUN))) + 1
+_LONGEST_BEGINNING: Final = max(map(len, (*_BEGINNINGS, *_LABELS_BEGUN))) + 3
 
 
 @frozen(kw_only=False)
@@ -56,8 +56,9 @@ Part: TypeAlias = Shown | Hidden
 class Scanner:
     """One text on its way through."""
 
-    def __init__(self, names: Names, *, about: bool, data: bool) -> None:
+    def __init__(self, names: Names, *, request: str, about: bool, data: bool) -> None:
         self._names = names
+        self._request = request
         self._about = about
         self._data = data
         self._fold = Fold()
@@ -179,9 +180,9 @@ class Scanner:
         delimiter = None if sign[0] == "`" else examine_delimiter(place)
         if delimiter is not None:
             return delimiter
-        aside = (
-            examine_aside(place) if sign == "(" else examine_bold_label(place) if sign[:2] == "**" else None
-        )
+        aside = examine_aside(place) if sign == "(" else None
+        if aside is None and (sign in "([`*_" or sign[:2] == "**"):
+            aside = examine_decorated(place)
         if aside is not None:
             return aside
         if _PLAIN_SIGN.fullmatch(sign):
@@ -203,6 +204,7 @@ class Scanner:
             line=self._line,
             before=self._before,
             names=self._names,
+            request=self._request,
             about=self._about,
             data=self._data,
             behind=self._behind,
@@ -242,7 +244,8 @@ def _may_begin(tail: str, at: int) -> bool:
     """Whether a word that matters may begin here; a label begins no later than its word."""
     begun = tail[at:]
     inside = at > 0 and (tail[at - 1].isalnum() or tail[at - 1] == "_")
-    return begun in _BEGINNINGS or (not inside and begun in _LABELS_BEGUN)
+    label = begun.strip("*_") if begun[0] in "*_" else begun
+    return begun in _BEGINNINGS or (not inside and (label in _LABELS_BEGUN or not label))
 
 
 def _held_tail(text: str, start: int) -> int:

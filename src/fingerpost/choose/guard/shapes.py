@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
-from fingerpost.choose.guard.names import Names, distinctive
+from fingerpost.choose.guard.names import Names, distinctive, is_namespaced, names_action
 from fingerpost.choose.guard.vocabulary import words
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject, check_json
@@ -41,6 +41,7 @@ _COMPANY: Final = words(
     " stepnumber purpose mcpserver מזהה סוג מחשבה"
 )
 CALL_KEYS: Final = _NAME_KEYS | _ARGUMENT_KEYS | _WRAPPERS | _COMPANY
+_ASKING_KEYS: Final = words("query question prompt task searchquery")  # what a record does not have
 _IGNORED: Final = re.compile(r"[\W_]+")
 
 
@@ -52,6 +53,7 @@ class Call:
     arguments: JsonObject | None
     keyworded: bool = True  # as program text: every value has its parameter's name
     explicit: bool = False  # as JSON: a tool's name, and an object that is nothing but its arguments
+    doubtful: bool = False  # as JSON: the same, where the name may be that of a record
 
 
 def is_name_key(plain: str) -> bool:
@@ -98,9 +100,15 @@ def _calls_in_list(values: Sequence[object], names: Names, depth: int) -> tuple[
 def _named_by_key(value: Mapping[object, object], names: Names) -> Call | None:
     """`{"get_weather": {"city": "Haifa"}}`"""
     ((key, item),) = value.items()
-    if isinstance(key, str) and distinctive(key) and names.knows(key) and isinstance(item, dict):
-        return Call(written=key, arguments=as_arguments(cast("object", item)))
-    return None
+    if not isinstance(key, str) or not distinctive(key) or not isinstance(item, dict):
+        return None
+    arguments = as_arguments(cast("object", item))
+    asks = arguments is not None and not _ASKING_KEYS.isdisjoint(map(plain_key, arguments))
+    acts = names_action(key)
+    if not names.knows(key) and (acts is False or plain_key(key) in CALL_KEYS):
+        return None
+    sure = is_namespaced(key) or acts is True or asks
+    return Call(written=key, arguments=arguments, explicit=sure, doubtful=not sure)
 
 
 def _wrapped(entries: Mapping[str, object], names: Names, depth: int) -> tuple[Call, ...]:

@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import Final
 
 from fingerpost.choose.guard.brackets import value_end
+from fingerpost.choose.guard.literals import program_calls
 from fingerpost.choose.guard.modes import Body, Until
-from fingerpost.choose.guard.values import examine_json, has_call_shape
+from fingerpost.choose.guard.names import distinctive
+from fingerpost.choose.guard.values import ends_line, examine_json, has_call_shape
 from fingerpost.choose.guard.verdicts import WAIT, Hide, Place, Show, Verdict
 
 # The longest first: each is looked for as it stands.
@@ -40,21 +42,27 @@ LABELS: Final = (
     "api call:",
     "invoke:",
 )
+LABEL_WORDS: Final = tuple(label.removesuffix(":") for label in LABELS)
 SPOKEN: Final = re.compile(
-    "|".join(map(re.escape, LITERALS)) + rf"|\b(?:{'|'.join(map(re.escape, LABELS))})", re.IGNORECASE
+    rf"{'|'.join(map(re.escape, LITERALS))}|\b(?:{'|'.join(map(re.escape, LABELS))})"
+    rf"|(?<!\w)[*_](?=(?:{'|'.join(map(re.escape, LABEL_WORDS))})[*_]?:)",
+    re.IGNORECASE,
 )
 _ADDRESS: Final = re.compile(r"[a-z ]{0,30}to=([\w.]{2,120})", re.IGNORECASE)
 _LONGEST_HEADER: Final = 260
 _FLOWER_CLOSER: Final = re.compile(r"✿RESULT✿|✿RETURN✿:?", re.IGNORECASE)
 _RETURN: Final = re.compile(r"✿RETURN✿:?", re.IGNORECASE)
 _THOUGHT_END: Final = re.compile("◁/think▷")
-_LABEL_WORDS: Final = tuple(label.removesuffix(":") for label in LABELS)
-_BOLD_LABEL: Final = re.compile(
-    rf"\*{{2,3}}(?:{'|'.join(map(re.escape, _LABEL_WORDS))})(?::\*{{2,3}}|\*{{2,3}}:)", re.IGNORECASE
+_DECORATED: Final = re.compile(
+    rf"(?:[(\[]|[*_`]{{1,3}})(?:{'|'.join(map(re.escape, LABEL_WORDS))})(?::[*_`]{{0,3}}|[*_`]{{1,3}}:)",
+    re.IGNORECASE,
 )
-_LONGEST_BOLD: Final = 40
+_LONGEST_DECORATED: Final = 40
 _TO_VALUE: Final = re.compile(r"[ *`]{0,6}(?:\n\s{0,9})?(?P<fence>`{3}\w{0,12}\s{1,9})?(?=[{\[])")
 _TO_VALUE_BEGUN: Final = re.compile(r"[ *`]{0,6}(?:\n\s{0,9})?(?:`{1,3}|`{3}\w{0,12}\s{0,9})?")
+_TO_PROGRAM: Final = re.compile(r"[ *`]{0,6}(?P<name>[^\W\d][\w.]{0,120})\(")
+_TO_PROGRAM_BEGUN: Final = re.compile(r"[ *`]{0,6}(?:[^\W\d][\w.]{0,120})?")
+_CLOSING: Final = re.compile(r"[ \t*_`).\]]{0,12}(?=\n|\Z)")  # to the end of the line
 _FENCE_END: Final = re.compile(r"\s{0,9}`{3}")
 
 
@@ -63,7 +71,7 @@ def examine_spoken(place: Place) -> Verdict:
     found = SPOKEN.match(place.text, place.at)
     word = found[0].casefold() if found is not None else ""
     end = place.at + max(1, len(word))
-    if place.about or not word:
+    if place.about or not word.strip("*_"):
         return Show(end)
     if word.endswith(":"):
         return _labelled(place, end)
@@ -83,6 +91,9 @@ def examine_spoken(place: Place) -> Verdict:
 
 def _labelled(place: Place, end: int) -> Verdict:
     """`Let me see. tool_call: {…}`: the label goes with the value behind it."""
+    program = _labelled_program(place, end)
+    if program is not None:
+        return program
     rest, complete = place.ahead(end, 40)
     if not complete and _TO_VALUE_BEGUN.fullmatch(rest):
         return WAIT
@@ -95,11 +106,41 @@ def _labelled(place: Place, end: int) -> Verdict:
         return _with_fence(place, verdict)
     if isinstance(verdict, Hide) or verdict is WAIT:
         return verdict
-    length = value_end(place.text[start : place.limit], 0)
-    said = re.search(r"tool|function", place.text[place.at : end], re.IGNORECASE) and place.takes_unknown
-    if length is None or not said or not has_call_shape(place.text[start : start + length]):
+    said = re.search(r"tool|function", place.text[place.at : end], re.IGNORECASE)
+    if not said or not place.takes_unknown:
         return Show(end)
-    return Hide(start + length, "json")
+    length = value_end(place.text[start : place.limit], 0)
+    if length is None:
+        return Show(end) if place.closed else WAIT
+    is_call: bool | None = has_call_shape(place.text[start : start + length], place.request)
+    if not is_call and place.text[start] == "{":
+        is_call = ends_line(place, start + length)
+    if is_call is None:
+        return WAIT
+    return Hide(start + length, "json") if is_call else Show(end)
+
+
+def _labelled_program(place: Place, end: int) -> Verdict | None:
+    """`Let me see. Tool call: brew_tea(cups=2)`: the rest of the line; None: that is no call."""
+    if not place.takes_unknown:
+        return None
+    rest, complete = place.ahead(end, 140)
+    found = _TO_PROGRAM.match(rest)
+    if found is None:
+        return WAIT if not complete and _TO_PROGRAM_BEGUN.fullmatch(rest) else None
+    opening = end + found.end() - 1
+    length = value_end(place.text[opening : place.limit], 0)
+    if length is None:
+        return None if place.closed else WAIT
+    to = opening + length
+    calls = program_calls(place.text[end + found.start("name") : to])
+    if not any(distinctive(call.written) or (call.keyworded and call.arguments) for call in calls):
+        return None
+    alone = ends_line(place, to)
+    if alone is None:
+        return WAIT
+    closing = _CLOSING.match(place.text, to)
+    return Hide(to if closing is None else closing.end(), "marker") if alone else None
 
 
 def _with_fence(place: Place, value: Hide) -> Verdict:
@@ -111,19 +152,19 @@ def _with_fence(place: Place, value: Hide) -> Verdict:
     return value if closing is None else replace(value, to=value.to + closing.end())
 
 
-def examine_bold_label(place: Place) -> Verdict | None:
-    """`Let me see. **Tool call**: {…}`: a label in bold goes like a plain one; None: no such label."""
+def examine_decorated(place: Place) -> Verdict | None:
+    """`Let me see. **Tool call**: {…}`: such a label goes like a plain one; None: no such label."""
     if place.about:
         return None
-    rest, complete = place.ahead(place.at, _LONGEST_BOLD)
-    found = _BOLD_LABEL.match(rest)
+    rest, complete = place.ahead(place.at, _LONGEST_DECORATED)
+    found = _DECORATED.match(rest)
     if found is not None:
         verdict = _labelled(place, place.at + found.end())
         return None if isinstance(verdict, Show) else verdict
-    written = rest.lstrip("*").casefold()
+    written = rest.lstrip("([*_`").casefold()
     begun = (
-        word.startswith(written) or (written.startswith(word) and not written[len(word) :].strip("*:"))
-        for word in _LABEL_WORDS
+        word.startswith(written) or (written.startswith(word) and not written[len(word) :].strip("*_`:"))
+        for word in LABEL_WORDS
     )
     return WAIT if not complete and any(begun) else None
 

@@ -55,7 +55,7 @@ class StreamGuard:
     def __init__(self, names: Names, request: str) -> None:
         self._names = names
         about, data = about_syntax(request), asks_for_data(request)
-        self._scanner = Scanner(names, about=about, data=data)
+        self._scanner = Scanner(names, request=request, about=about, data=data)
         self._whole: list[str] | None = None if about or data else []  # while it may be nothing but a call
         self._stopped: list[Invented] = []
         self._gap = ""  # white space that may have to go

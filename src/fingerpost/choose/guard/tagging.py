@@ -165,7 +165,7 @@ def _holds_call(place: Place, found: re.Match[str], block: str) -> bool:
     inner = re.sub(r"<\s*/[^<>]{1,100}>\s*\Z", "", block[found.end() - place.at :]).strip()
     if inner[:1] in ("{", "["):
         attribute = re.search(r"\b(?:name|tool|function)\s*=", found[3])
-        return has_call_shape(inner) or (attribute is not None and inner[-1:] in ("}", "]"))
+        return has_call_shape(inner, place.request) or (attribute is not None and inner[-1:] in ("}", "]"))
     if inner.startswith("<"):
         named = _NAME_CHILD.search(inner) or re.search(r"\bname\s*=", inner[:200])
         return named is not None and _CHILD.search(inner) is not None

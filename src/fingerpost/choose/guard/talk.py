@@ -68,7 +68,7 @@ _DATA: Final = (
     r"json\w*|ya?ml|xml|toml|csv|html|code|codes|snippets?|scripts?|regex\w*|schemas?|payloads?|curl"
     r"|api|apis|endpoints?|webhooks?|config\w*|manifests?|templates?|pars(?:e|es|er|ing)|serial\w+|deserial\w+"
     r"|dicts?|dictionar(?:y|ies)|struct\w*|syntax|markdown|docstrings?|unit tests?|fixtures?"
-    r"|mock\w*|mcp|openapi"
+    r"|mock\w*|mcp|openapi|repls?|interpreter|shell"
 )
 _WANTED: Final = re.compile(
     rf"\b(?:{_DATA}|{_LANGUAGES}|functions?|examples?|samples?|formats?|programming|debug\w*|beispiel\w*|skript\w*"
@@ -86,14 +86,15 @@ _INTRODUCING: Final = words(
     " responses request requests"
     " file files record records log logs entry entries return returns contain contains define"
     " defined definition"
-    " declare declaration wrote sent printed output like look looks דוגמה דוגמא לדוגמה הקובץ"
-    " קובץ פורמט נראה נראית"
+    " declare declaration wrote write says type prompt sent printed output like looks"
+    " דוגמה דוגמא לדוגמה הקובץ קובץ פורמט נראה נראית"
     " תבנית"
 )
 _WORD: Final = re.compile(r"\w+")
 _INTENDED: Final = re.compile(
     r"\b(?:tool|function|api)[ _-]?(?:calls?|use|requests?|invocations?)\b"
-    r"|\b(?:let me|i(?:'|’)?ll|i will|i am going to|i(?:'|’)?m going to|calling|one moment|checking)\b"
+    r"|\b(?:let me|i(?:'|’)?ll|i will|i (?:need|have) to|i am going to|i(?:'|’)?m going to|calling"
+    r"|one moment|checking)\b"
     r"|קריא(?:ה|ת)\s+(?:ל)?כלי",
     re.IGNORECASE,
 )
@@ -103,6 +104,23 @@ _LOOKED_BACK: Final = 240
 def asks_for_data(request: str) -> bool:
     """Whether this request asks for data or code, so that a value with the shape of a call may be content."""
     return _WANTED.search(request[:LONGEST_LOOK]) is not None
+
+
+_HOW_TO: Final = re.compile(
+    r"\bhow (?:do|can|could|would|should) (?:i|you|we|one)\b|\bhow to\b|\bwhat does \w+(?:_\w+)+ "
+    r"|(?<!\w)(?:איך|כיצד)(?!\w)",
+    re.IGNORECASE,
+)
+
+
+def asks_how(request: str) -> bool:
+    """Whether this request asks how something is done, so that lines of code may be what is explained."""
+    return _HOW_TO.search(request[:LONGEST_LOOK]) is not None
+
+
+def announces_call(before: str) -> bool:
+    """Whether the text that ends here says that something is about to be done."""
+    return _INTENDED.search(before[-_LOOKED_BACK:]) is not None
 
 
 def introduces_data(before: str) -> bool:

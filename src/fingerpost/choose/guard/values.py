@@ -15,6 +15,7 @@ from fingerpost.choose.guard.names import Names, distinctive, is_invented
 from fingerpost.choose.guard.reading import json_value
 from fingerpost.choose.guard.shapes import CALL_KEYS, calls_in, is_name_key, plain_key
 from fingerpost.choose.guard.verdicts import WAIT, Hide, Place, Show, Verdict
+from fingerpost.records import JsonObject
 
 _LONGEST_HEAD: Final = 400
 _NO_NAMES: Final = Names(())
@@ -25,9 +26,9 @@ _CUT_CALL: Final = re.compile(
     re.IGNORECASE,
 )
 SEARCHED: Final = 4_000  # characters of a value without an end in which a name is looked for
-_KEY: Final = re.compile(r"[\s\[]{0,200}\{\s{0,200}([\"']?)([^\W\d][\w \-]{0,40})\1\s{0,20}:")
+_KEY: Final = re.compile(r"[\s\[]{0,200}\{\s{0,200}([\"']?)([^\W\d][\w \-./]{0,60})\1\s{0,20}:")
 _KEY_BEGUN: Final = re.compile(
-    r"[\s\[]{0,200}(?:\{\s{0,200}(?:[\"']?(?:[^\W\d][\w \-]{0,40})?[\"']?\s{0,20})?)?\Z"
+    r"[\s\[]{0,200}(?:\{\s{0,200}(?:[\"']?(?:[^\W\d][\w \-./]{0,60})?[\"']?\s{0,20})?)?\Z"
 )
 _NAME_VALUE: Final = re.compile(r"\s{0,40}([\"'])([^\"'\\\n]{0,160})\1")
 _NAME_VALUE_BEGUN: Final = re.compile(r"\s{0,40}(?:[\"'][^\"'\\\n]{0,160})?\Z")
@@ -62,7 +63,7 @@ def examine_json(place: Place) -> Verdict:
         return WAIT
     value = place.text[place.at : place.at + end if end is not None else place.limit]
     call = names_real_tool(value, place.names) and not (place.about and place.line)
-    if not call and unknown and has_call_shape(value):
+    if not call and unknown and has_call_shape(value, place.request):
         alone = ends_line(place, place.at + len(value))
         if alone is None:
             return WAIT
@@ -80,7 +81,7 @@ def ends_line(place: Place, end: int) -> bool | None:
     " None: not known yet."""
     behind, complete = place.ahead(end, 40)
     line, newline, _ = behind.partition("\n")
-    if line.strip(" \t,;.`*]"):
+    if line.strip(" \t,;.`*_)]"):
         return False
     return True if newline or complete else None
 
@@ -99,7 +100,7 @@ def call_head(head: str, names: Names, *, unknown: bool) -> bool | None:
         return None if _KEY_BEGUN.match(head) else False
     plain = plain_key(key[2])
     if plain not in CALL_KEYS:
-        return distinctive(key[2]) and names.knows(key[2])
+        return distinctive(key[2]) and (names.knows(key[2]) or (unknown and is_invented(key[2])))
     if not is_name_key(plain):
         return True
     value = _NAME_VALUE.match(head, key.end())
@@ -110,13 +111,22 @@ def call_head(head: str, names: Names, *, unknown: bool) -> bool | None:
     return head[key.end() :].lstrip().startswith("{")
 
 
-def has_call_shape(text: str) -> bool:
+def has_call_shape(text: str, request: str) -> bool:
     """Whether this is a name and arguments and nothing else, in whole or broken off, whatever the name."""
     value = json_value(text)
     if value is not None:
         calls = calls_in(value, _NO_NAMES)
-        return bool(calls) and all(call.explicit for call in calls)
+        return bool(calls) and all(
+            call.explicit or (call.doubtful and _repeats(call.arguments or {}, request)) for call in calls
+        )
     return _CUT_CALL.match(text) is not None
+
+
+def _repeats(arguments: JsonObject, request: str) -> bool:
+    """Whether every value is taken from the request: those of a call are, a record says something new."""
+    asked = request.casefold()
+    values = [re.findall(r"\w{2,}", str(value).casefold()) for value in arguments.values()]
+    return bool(values) and all(any(word in asked for word in words) for words in values)
 
 
 def names_real_tool(text: str, names: Names) -> bool:

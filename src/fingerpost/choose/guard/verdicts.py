@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 from fingerpost.choose.guard.names import Names
-from fingerpost.choose.guard.talk import introduces_data
+from fingerpost.choose.guard.talk import announces_call, asks_how, introduces_data
 from fingerpost.frozen import frozen
 
 HELD_MOST: Final = 32_000  # characters held back, at most, before something is decided
@@ -68,8 +68,9 @@ class Place:
     line: str  # what was shown of this line before it
     before: str  # the end of what was shown before it
     names: Names
-    about: bool
-    data: bool = False  # the request asks for data or code
+    request: str  # what the text answers
+    about: bool  # that is tool syntax itself
+    data: bool  # it asks for data or code
     behind: bool = False  # a block was hidden just before it
     blind_tags: int = 0  # tags that need an end have none before this
 
@@ -87,6 +88,16 @@ class Place:
     def takes_unknown(self) -> bool:
         """Whether what has the shape of a call is one even where no real tool is called so."""
         return not (self.about or self.data or introduces_data(self.before))
+
+    @property
+    def takes_lines(self) -> bool:
+        """The same for lines that look like a session or a file: they also explain how something is done."""
+        return self.takes_unknown and not asks_how(self.request)
+
+    @property
+    def expects_call(self) -> bool:
+        """The same for program text: nothing stands before it, or a call is announced."""
+        return self.takes_lines and (not self.before.strip() or announces_call(self.before))
 
     @property
     def begins_line(self) -> bool:

@@ -65,7 +65,7 @@ class NeedJudge:
         reading = read(text, signals)
         if history and (need := self._by_conversation(text, reading, signals, history)) is not None:
             return need
-        if (finding := settle(reading)) is not None:
+        if (finding := settle(text, reading)) is not None:
             return self._need(finding.score, (finding.reason,), certain=True)
         odds, reasons = self._weigh(text, reading, signals, vector)
         if odds > _TOLD and only_tells(text, reading):
@@ -122,7 +122,7 @@ class NeedJudge:
         """What the conversation decides by itself."""
         if conversation.accepts_offer(text, history):
             return self._need(LIKELY, ("agrees to what was offered",))
-        if settle(reading) is not None or insist(text, reading, signals) is not None:
+        if settle(text, reading) is not None or insist(text, reading, signals) is not None:
             return None
         if conversation.already_said(reading, text, history):
             return self._need(SURELY_NOT, ("the conversation already holds it",), certain=True)
@@ -138,7 +138,7 @@ class NeedJudge:
             gloss=telegram(gloss(text)) if signals.language == "he" else "",
         )
         reading = read(text, alone)
-        if (finding := settle(reading)) is not None:
+        if (finding := settle(text, reading)) is not None:
             return _odds(finding.score), (finding.reason,)
         return self._weigh(text, reading, alone, None)
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from fingerpost.catalog.words import word_set
 from fingerpost.frozen import frozen
+from fingerpost.narrow.hebrew import gloss
 from fingerpost.narrow.need.reading import Reading, read
 from fingerpost.records import EntityKind, Signals
 
@@ -65,6 +66,12 @@ _FEEDBACK: Final = re.compile(
     r"|(?<!\w)(?:כל הכבוד|הבנתי|עבודה יפה|אתה (?:אלוף|גדול|תותח)|איזה יופי|מעניין|זה הכל)(?!\w)"
 )
 
+# A person says who they are. Behind "I am" stands a name, or anything else that one can be.
+_INTRODUCES: Final = re.compile(
+    r"(?<!\S)(?:(?P<certain>my name(?:'s| is)|שמי|השם שלי(?: הוא)?|קוראים לי)"
+    r"|i am|i'm|im|this is|it's|call me|אני|כאן) (?P<name>[^\W\d_]+(?: [^\W\d_]+)?)(?= [!.,\n]|$)"
+)
+
 # The strong patterns: an instruction, and in the same breath what only a tool can reach.
 _STRONG: Final = (
     (
@@ -116,19 +123,35 @@ _ABOUT_A_TOOL: Final = frozenset(("explain", "advice", "opinion", "code", "role"
 _ASKS_WHAT: Final = re.compile(r"\bwhat(?:'s|\s+(?:is|are|was|does|do|did))\b[^.!?\n]*$")
 
 
-def settle(reading: Reading) -> Finding | None:
+def settle(text: str, reading: Reading) -> Finding | None:
     """Requests that need no weighing: nothing at all, small talk, a plain sum."""
     spoken = reading.spoken
     if not spoken and not reading.cues.keys() & {"path", "url", "email", "id"}:
         return Finding(NOTHING, "nothing was asked")
     if "arithmetic" in reading.cues:
         return Finding(SURELY_NOT, "is plain arithmetic")
+    spoken = _without_introduction(text, reading)
     if 0 < len(spoken) <= _MOST_GREETING_WORDS and "path" not in reading.cues and "url" not in reading.cues:
         rest = _FEEDBACK.sub(" ", " ".join(spoken)).split()
         greets = len(rest) < len(spoken) or any(word in _GREETS for word in rest)
         if greets and all(word in _GREETING_WORDS for word in rest):
             return Finding(SURELY_NOT, "is a greeting or thanks")
     return None
+
+
+def _without_introduction(text: str, reading: Reading) -> tuple[str, ...]:
+    """The spoken words without the person's name where they say it: "Hello, I am Dana!"."""
+    said = " ".join(reading.words)
+    found = _INTRODUCES.search(said)
+    if found is None:
+        return reading.spoken
+    first = found["name"].split()[0]
+    named = re.search(rf"(?<!\w){first.title()}(?!\w)", text) is not None  # written like a name
+    unknown = re.match("[א-ת]", first) is not None and not any(meanings for _, meanings in gloss(first))
+    if not (found["certain"] or named or unknown):
+        return reading.spoken
+    rest = f"{said[: found.start()]} {said[found.end() :]}".split()
+    return tuple(word for word in rest if word[0].isalnum())
 
 
 _TELLS: Final = re.compile(

@@ -146,7 +146,7 @@ async def _decide(
     callable_now = () if final else cards
     turn = _read(journey, written, callable_now, native=native or is_in_shape(journey, request))
     if turn == Turn(text=turn.text) and lacks_answer(replace(written, text=turn.text)):
-        written = await write_plainly(journey, request)
+        written = await write_plainly(journey, request, written)
         return written, Turn(text=written.text)
     _note_thought(journey, turn)
     if quiet and not turn.calls and not turn.handed and not turn.problems:

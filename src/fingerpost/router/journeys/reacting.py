@@ -54,7 +54,7 @@ async def take_turns(journey: Journey) -> Route:
         if turn.call is None and turn.answer:
             written = await cleaned(journey, replace(reply, text=turn.answer))
             if lacks_answer(written):
-                written = await write_plainly(journey, request)
+                written = await write_plainly(journey, request, written)
             return ended_with(journey, written)
         silent = Written(text="", reply=reply)
         if turn.call is None and not reply.text.strip() and silent.is_refusal:

@@ -46,6 +46,10 @@ PLAINLY = (
     "Your last reply held the syntax of a tool call and no answer. There is no such tool, and no tool can be "
     "called now. Answer the request in plain words, and say so where you cannot."
 )
+PLAINLY_FROM_RESULTS = (
+    "Your last reply held a tool call and no answer. No tool can be called any more for this request. Answer "
+    "it in plain words with what is known by now, and say plainly what is missing."
+)
 
 
 @frozen
@@ -67,7 +71,7 @@ class Written:
 
 async def conclude(journey: Journey) -> Route | Selection:
     """The answer. A `Selection` is a call the model wrote into it, to be considered properly."""
-    written = await _draft(journey)
+    written = await _draft(journey, may_call=journey.can_call)
     if isinstance(written, Route):
         return written
     if written.call is not None and not written.handed and journey.can_call:
@@ -119,8 +123,11 @@ def loop_note(journey: Journey) -> str:
     return f"{LOOPED['en'].format(tool=tool)}, so no tool can be called any more." if tool else ""
 
 
-async def _draft(journey: Journey, *, quiet: bool = False) -> Route | Written:
-    """What the prime model writes; a route where there is nothing for it to write about."""
+async def _draft(journey: Journey, *, quiet: bool = False, may_call: bool = False) -> Route | Written:
+    """What the prime model writes; a route where there is nothing for it to write about.
+
+    `may_call`: a call of a real tool in it can still be made, so no answer is asked for in its place.
+    """
     journey.schedule(SystemTask.GENERATE_DRAFT)
     routing = journey.packet.tool_routing
     answered = routing.worked or routing.cancelled  # by a tool, or by a person's no
@@ -135,8 +142,9 @@ async def _draft(journey: Journey, *, quiet: bool = False) -> Route | Written:
             await acting.read_pages(journey, written.pages)
             request = _request(journey, told, native=native)
             written = await _answer(journey, request, native=native, quiet=quiet)
-        if written.call is None and not written.handed and lacks_answer(written):
-            written = await write_plainly(journey, request)
+        made = written.call is not None and may_call
+        if not made and not written.handed and lacks_answer(written):
+            written = await write_plainly(journey, request, written)
     except ModelError as error:
         return unwritten(journey, error)
     return written
@@ -167,17 +175,19 @@ def lacks_answer(written: Written) -> bool:
     return held_syntax_alone(written) or (written.had_call and is_announcement(written.text))
 
 
-async def write_plainly(journey: Journey, request: ModelRequest) -> Written:
+async def write_plainly(journey: Journey, request: ModelRequest, first: Written) -> Written:
     """The answer to the same request once more, in plain words and without tools.
 
-    Empty where there is none again: an announcement of one more call is no answer.
+    Empty where there is none again, as in the `first`: an announcement of one more call is no answer.
     """
     journey.schedule(SystemTask.REFINE)
     journey.end_part()
-    messages = (*request.messages, Message(role="user", text=PLAINLY))
+    told = PLAINLY if first.call is None else PLAINLY_FROM_RESULTS
+    messages = (*request.messages, Message(role="user", text=told))
     again = replace(request, messages=messages, schema=None, tools=(), tool_choice=None)
-    written = await write(journey, again)
-    return replace(written, text="") if lacks_answer(written) else written
+    written = await write(journey, again, quiet=True)  # only what is an answer may be streamed now
+    lacking = lacks_answer(written) or (first.call is not None and not written.text)
+    return replace(written, text="", call=written.call or first.call) if lacking else written
 
 
 def is_in_shape(journey: Journey, request: ModelRequest) -> bool:
@@ -232,6 +242,8 @@ def _ended_with(journey: Journey, written: Written) -> Route:
         return endings.handed_back(journey, written.handed, written.text, by=written.reply.model)
     good = journey.packet.tool_routing.worked
     text, said = written.text, "he" if language_of(journey) == "he" else "en"
+    if not text and written.call is not None and not written.is_refusal:
+        return endings.limited(journey, _limit_reached(journey), so_far(journey))
     if not text:
         return endings.unanswered(journey, written.reply, syntax_alone=held_syntax_alone(written))
     if good and not journey.brought.is_shaped and not names_source(text, good):
