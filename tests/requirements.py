@@ -58,7 +58,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "A14": Requirement("The ten system tasks exist on the packet and are scheduled where they happen"),
     "A15": Requirement(
         "Invented tool syntax never reaches the user",
-        "a call as data under one everyday word (`{\"translator\": {…}}`) still passes",
+        'a call as data under one everyday word (`{"translator": {…}}`) still passes',
     ),
     "A16": Requirement(
         "Measured: the right tool, calibrated confidence, little added time",
