@@ -481,6 +481,20 @@ class WorkspaceSettings(Section):
         default=(),
         description="The only commands that may run, then without asking; empty: any, each asked about",
     )
+    commands_after_writes: tuple[str, ...] = Field(
+        default=(),
+        description="Those that run files of the folder unasked even after a caller has written there",
+    )
+    sandbox: Literal["auto", "required", "off"] = Field(
+        default="auto", description="For commands: where the system has one, always, or never"
+    )
+    sandbox_network: bool = Field(default=False, description="Commands in the sandbox have the network")
+    sandbox_read: tuple[str, ...] = Field(
+        default=(), description="What they may read beside the system and the folder, such as ~/data"
+    )
+    sandbox_write: tuple[str, ...] = Field(
+        default=(), description="What they may write beside the folder, such as ~/.cache"
+    )
     command_seconds: float = Field(default=120.0, gt=0, le=3600, description="For one command")
     background: int = Field(default=8, ge=0, le=100, description="Commands in the background at once")
     background_seconds: float = Field(default=3600.0, gt=0, le=604_800, description="For one of those")

@@ -24,6 +24,7 @@ from fingerpost.builtin.workspace.ground import Ground
 from fingerpost.builtin.workspace.search.meaning import MeaningIndex
 from fingerpost.builtin.workspace.switches import Act, Switches
 from fingerpost.builtin.workspace.workplace import Workplace
+from fingerpost.builtin.workspace.writes import UnreviewedWrites
 from fingerpost.records import Json
 from fingerpost.settings import WorkspaceSettings
 from tests.builtin.workspace.conftest import House
@@ -84,6 +85,7 @@ def outside_of(ground: Path) -> dict[str, tuple[bytes, int]]:
 def desk_at(ground: Path) -> Desk:
     work = Workplace(
         ground=Ground(ground),
+        unreviewed=UnreviewedWrites(ground.parent, ground),
         settings=WorkspaceSettings(),
         switches=Switches(write=True, execute=True),
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+import os
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -11,6 +12,7 @@ from fingerpost.builtin.kit import OwnServer
 from fingerpost.builtin.passages.meanings import default_folder
 from fingerpost.builtin.premises import Premises
 from fingerpost.builtin.workspace.commands.jobs import Jobs
+from fingerpost.builtin.workspace.commands.sandbox import Sandbox, describe
 from fingerpost.builtin.workspace.commands.tool import Terminal
 from fingerpost.builtin.workspace.files.operations import OPERATIONS, Desk
 from fingerpost.builtin.workspace.ground import Ground, OutsideAccess
@@ -19,7 +21,9 @@ from fingerpost.builtin.workspace.switches import Switches
 from fingerpost.builtin.workspace.tools import (
     EXECUTE,
     FILES,
+    RAISED,
     TERMINAL,
+    TESTS,
     WRITE,
     ai_execute,
     ai_read,
@@ -32,6 +36,7 @@ from fingerpost.builtin.workspace.tools import (
 )
 from fingerpost.builtin.workspace.wording import INSIDE_ONLY, reach
 from fingerpost.builtin.workspace.workplace import Workplace
+from fingerpost.builtin.workspace.writes import UnreviewedWrites
 from fingerpost.records import Effect
 from fingerpost.settings import OwnRule, Settings
 from fingerpost.store import data_directory, locate
@@ -47,10 +52,10 @@ def make(premises: Premises) -> OwnServer:
     """The server of the folder the settings name."""
     settings = premises.settings
     own = settings.builtin.workspace
+    root = premises.path(own.root)
     work = Workplace(
-        ground=Ground(
-            premises.path(own.root), protected=_protected(settings), beyond=_outside_access(premises)
-        ),
+        ground=Ground(root, protected=_protected(settings, root), beyond=_outside_access(premises)),
+        unreviewed=open_unreviewed(premises),
         settings=own,
         switches=Switches(
             write=settings.tool_routing.allow_write, execute=settings.tool_routing.allow_execute
@@ -58,7 +63,14 @@ def make(premises: Premises) -> OwnServer:
     )
     meaning = MeaningIndex(work, meaning=settings.flags.dense_scores, vectors=_vectors(settings))
     jobs = Jobs(work.ground, own.background)
-    desk, terminal = Desk(work, meaning), Terminal(work, jobs)
+    sandbox = Sandbox(
+        root=work.ground.root,
+        network=own.sandbox_network,
+        reads=_paths(premises, own.sandbox_read),
+        writes=_paths(premises, own.sandbox_write),
+        own=_own_files(settings),
+    )
+    desk, terminal = Desk(work, meaning), Terminal(work, jobs, sandbox)
 
     @asynccontextmanager
     async def open_all() -> AsyncGenerator[None]:
@@ -101,11 +113,35 @@ def _outside_access(premises: Premises) -> OutsideAccess | None:
     return OutsideAccess(sensitive=(*own.sensitive, *map(str, ours)))
 
 
-def _protected(settings: Settings) -> tuple[str, ...]:
-    """Profiles hold rules that come before all others: wherever they lie, no model writes them."""
+def open_unreviewed(premises: Premises) -> UnreviewedWrites:
+    """The list of what callers have written in the folder, beside the store."""
+    place = locate(premises.settings.store.url).anchor.parent
+    return UnreviewedWrites(place, premises.path(premises.settings.builtin.workspace.root))
+
+
+def _paths(premises: Premises, given: Iterable[str]) -> tuple[Path, ...]:
+    return tuple(Path(os.path.normpath(premises.path(path))) for path in given)
+
+
+def _own_files(settings: Settings) -> tuple[Path, ...]:
+    """Where Fingerpost keeps what it knows and what protects it."""
+    location = locate(settings.store.url)
+    files = [data_directory(), location.anchor]
+    if location.file is not None:
+        files += [location.file, *(Path(f"{location.file}{end}") for end in ("-wal", "-shm"))]
+    return tuple(files)
+
+
+def _protected(settings: Settings, root: Path) -> tuple[str, ...]:
+    """Profiles hold rules that come before all others: wherever they lie, no model writes them.
+
+    Nor does it write the store, where that lies in the folder.
+    """
     folder = settings.profiles_folder
     named = () if folder is None or folder.startswith(("/", "~", "..")) else (f"/{folder}/*.toml",)
-    return (*settings.builtin.workspace.protected, *named)
+    ours = [f"/{file.relative_to(root)}" for file in _own_files(settings) if file.is_relative_to(root)]
+    lists = {f"/{Path(file).with_name('workspace-*.writes')}".replace("//", "/") for file in ours}
+    return (*settings.builtin.workspace.protected, *named, *ours, *sorted(lists))
 
 
 def _rules(settings: Settings) -> Iterator[OwnRule]:
@@ -126,6 +162,14 @@ def _rules(settings: Settings) -> Iterator[OwnRule]:
         for operation in ("run_command", "run_background"):
             yield OwnRule(verdict="allow", tool=f"{NAME}/{TERMINAL}", operation=operation, reason=listed)
         yield OwnRule(verdict="allow", tool=f"{NAME}/{EXECUTE}", reason=listed)
+    if settings.tool_routing.allow_execute:
+        how = describe(settings.builtin.workspace)
+        for operation in ("run_command", "run_background"):
+            yield OwnRule(verdict="ask", tool=f"{NAME}/{TERMINAL}", operation=operation, reason=how)
+        for tool in (EXECUTE, TESTS):
+            yield OwnRule(verdict="ask", tool=f"{NAME}/{tool}", reason=how)
+        raised = "it runs with all your rights, outside of the sandbox"
+        yield OwnRule(verdict="ask", tool=f"{NAME}/{TERMINAL}", operation=RAISED, reason=raised)
 
 
 def _vectors(settings: Settings) -> Path:

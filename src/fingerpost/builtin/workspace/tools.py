@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import anyio.to_thread
 
-from fingerpost.builtin.kit import Caller, OwnTool, Reply
+from fingerpost.builtin.kit import Caller, OwnTool, Reply, ToolRefused
 from fingerpost.builtin.workspace import schemas, wording
+from fingerpost.builtin.workspace.commands.sandbox import describe
 from fingerpost.builtin.workspace.commands.tests import test_command
 from fingerpost.builtin.workspace.commands.tool import Terminal
 from fingerpost.builtin.workspace.files import reading, writing
@@ -20,6 +21,7 @@ from fingerpost.builtin.workspace.files.operations import (
     Operation,
     attribute_to_paths,
     check_paths,
+    note_writes,
     reason_for_grant,
     try_out,
 )
@@ -102,6 +104,8 @@ async def _reason_for_grant(desk: Desk, operation: str, arguments: JsonObject) -
 
 async def _in_thread(desk: Desk, operation: Operation, given: Given) -> str:
     act = desk.work.switches.writing(wished_dry=given.flag("dry_run"))
+    if operation.effect is not Effect.READ and not act.dry:
+        await anyio.to_thread.run_sync(note_writes, desk.work, given)
     # A reader that nobody waits for any more may end in its own time; a writer is seen to its end.
     with attribute_to_paths(given):
         return await anyio.to_thread.run_sync(
@@ -151,6 +155,10 @@ def terminal_operations(desk: Desk, terminal: Terminal) -> OwnTool:
         if doings[given.what].check is not None:
             await terminal.feasible(given)
 
+    async def needs_grant(arguments: JsonObject) -> str:
+        given = Given(str(arguments.get("operation")), arguments)
+        return "" if doings[given.what].check is None else await terminal.reason_for_grant(given)
+
     async def run(arguments: JsonObject, caller: Caller) -> Reply:
         given = Given(str(arguments.get("operation")), arguments)
         return await doings[given.what].do(given, caller)
@@ -158,10 +166,11 @@ def terminal_operations(desk: Desk, terminal: Terminal) -> OwnTool:
     return OwnTool(
         name=TERMINAL,
         title="Commands",
-        description=wording.TERMINAL.description,
+        description=f"{wording.TERMINAL.description} {describe(desk.work.settings)}",
         run=run,
         check=check,
         feasible=feasible,
+        needs_grant=needs_grant,
         effect=Effect.DESTROY,
         properties={
             "operation": schemas.choice(doings, wording.TERMINAL.operation),
@@ -214,6 +223,8 @@ def ai_write(desk: Desk) -> OwnTool:
         given = Given(WRITE, arguments)
         act = desk.work.switches.writing(wished_dry=given.flag("dry_run"))
         work = _desk_for(desk, caller).work
+        if not act.dry:
+            await anyio.to_thread.run_sync(note_writes, work, given)
         do = partial(writing.write_file, work, given.text("path"), given.text("content"), act)
         with attribute_to_paths(given):
             return Reply(await anyio.to_thread.run_sync(do))
@@ -249,8 +260,9 @@ def ai_execute(desk: Desk, terminal: Terminal) -> OwnTool:
     return OwnTool(
         name=EXECUTE,
         title="Run a command",
-        description=wording.EXECUTE.description,
+        description=f"{wording.EXECUTE.description} {describe(desk.work.settings)}",
         run=run,
+        needs_grant=lambda arguments: terminal.reason_for_grant(Given(EXECUTE, arguments)),
         check=lambda arguments: terminal.check(Given(EXECUTE, arguments)),
         feasible=lambda arguments: terminal.feasible(Given(EXECUTE, arguments)),
         effect=Effect.DESTROY,
@@ -275,12 +287,20 @@ def run_tests(desk: Desk, terminal: Terminal) -> OwnTool:
     async def feasible(arguments: JsonObject) -> None:
         await _thread(test_command, desk.work)
 
+    async def needs_grant(arguments: JsonObject) -> str:
+        try:
+            command = await _thread(test_command, desk.work)
+        except ToolRefused:
+            return ""  # the call says it
+        return await terminal.reason_for_grant(Given(TESTS, {**arguments, "command": command}))
+
     names = ("seconds", "dry_run")
     return OwnTool(
         name=TESTS,
         title="Run the tests",
-        description=wording.TESTS.description,
+        description=f"{wording.TESTS.description} {describe(desk.work.settings)}",
         run=run,
+        needs_grant=needs_grant,
         feasible=feasible,
         effect=Effect.DESTROY,
         open_world=True,

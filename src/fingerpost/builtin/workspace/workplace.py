@@ -8,6 +8,7 @@ from threading import Lock
 from fingerpost.builtin.workspace.ground import Ground
 from fingerpost.builtin.workspace.ground.walking import Walking
 from fingerpost.builtin.workspace.switches import Switches
+from fingerpost.builtin.workspace.writes import UnreviewedWrites
 from fingerpost.frozen import frozen
 from fingerpost.settings import WorkspaceSettings
 
@@ -19,6 +20,7 @@ class Workplace:
     ground: Ground
     settings: WorkspaceSettings
     switches: Switches
+    unreviewed: UnreviewedWrites
     writing: Lock = field(default_factory=Lock)
 
     def reaching(self) -> Workplace:

@@ -19,6 +19,11 @@ PORT: Final = 8643
 
 @click.command()
 @click.argument("name", required=False)
+@click.option(
+    "--reviewed",
+    is_flag=True,
+    help="workspace: you have looked at what was written in its folder; commands may run its files again.",
+)
 @click.option("--http", is_flag=True, help="Serve it at an address instead, for whoever has the key.")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where to listen.")
 @click.option(
@@ -33,6 +38,7 @@ PORT: Final = 8643
 @house_options
 def builtin(
     name: str | None,
+    reviewed: bool,
     http: bool,
     host: str,
     port: int,
@@ -50,6 +56,7 @@ def builtin(
     Examples:
       fingerpost builtin                        which there are, and which are switched on
       fingerpost builtin knowledge              the knowledge base, on standard input and output
+      fingerpost builtin workspace --reviewed   you have looked at what callers wrote there
       fingerpost builtin knowledge --http --key-file key.txt --port 9000
     """
     import os
@@ -59,6 +66,8 @@ def builtin(
     # Taken out of the environment: programs that the server starts have no business with it.
     key = os.environ.pop(KEY_VARIABLE, None)
     asked = Asked(config, servers, as_json)
+    if reviewed:
+        return _mark_reviewed(name, asked)
     if name is None:
         return _list(asked)
     from fingerpost.builtin import make
@@ -73,6 +82,23 @@ def builtin(
     from fingerpost.builtin.serving import serve_stdio
 
     run(lambda: serve_stdio(server))
+    return 0
+
+
+def _mark_reviewed(name: str | None, asked: Asked) -> int:
+    from fingerpost.builtin.workspace.server import open_unreviewed
+    from fingerpost.surfaces.cli.screen import plain, print_json
+
+    if name != "workspace":
+        message = "only the workspace has files to review"
+        raise click.BadParameter(message, param_hint="--reviewed")
+    names = open_unreviewed(_premises(asked)).mark_reviewed()
+    if asked.as_json:
+        print_json({"reviewed": names})
+        return 0
+    for each in names:
+        click.echo(f"  {plain(each)}")
+    click.echo(f"Reviewed: {len(names)} written since the last time." if names else "Nothing was written.")
     return 0
 
 

@@ -42,6 +42,8 @@ def check(config: Path | None, servers: Path | None, as_json: bool) -> int:
     from fingerpost.surfaces.cli.screen import print_json
 
     problems = find_problems(config=config, servers=servers)
+    if not any(not problem.warning for problem in problems):
+        problems = (*problems, *_command_rules(config, servers))
     wrong = sum(not problem.warning for problem in problems)
     if as_json:
         print_json([_as_json(problem) for problem in problems])
@@ -50,6 +52,21 @@ def check(config: Path | None, servers: Path | None, as_json: bool) -> int:
             _say(problem)
         click.echo(_summary(problems, wrong, config, servers))
     return 1 if wrong else 0
+
+
+def _command_rules(config: Path | None, servers: Path | None) -> tuple[Problem, ...]:
+    """What an operator should know of the commands that they allowed."""
+    from fingerpost.builtin.workspace.commands.rules import describe_rules
+    from fingerpost.settings import Problem, load
+
+    loaded = load(config=config, servers=servers)
+    own = loaded.settings.builtin.workspace
+    path = "builtin.workspace.commands"
+    origin = loaded.origins[path]
+    return tuple(
+        Problem(message=what, fix=fix, path=f"{path}[{number}]", origin=origin, warning=True)
+        for number, what, fix in describe_rules(own.commands, own.commands_after_writes)
+    )
 
 
 def _say(problem: Problem) -> None:

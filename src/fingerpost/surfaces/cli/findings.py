@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+import anyio.to_thread
+
 from fingerpost.catalog import Absence
 from fingerpost.catalog.absence import refused, server_away
 from fingerpost.errors import ConfigError, FingerpostError
 from fingerpost.frozen import frozen
 from fingerpost.records import ServerState, ServerStatus
 from fingerpost.router import Router
-from fingerpost.settings import Loaded, Problem, load
+from fingerpost.settings import Loaded, Problem, Settings, load
 from fingerpost.surfaces.cli.house import Asked, any_router, connect
 
 Severity = Literal["broken", "limited", "advice"]
@@ -38,6 +40,7 @@ async def examine(asked: Asked) -> tuple[Finding, ...]:
     except ConfigError as error:
         return tuple(_from_config(error))
     findings = [_from_problem(problem, "limited") for problem in loaded.warnings]
+    findings.extend(await anyio.to_thread.run_sync(_look_at_sandbox, loaded.settings))
     try:
         findings.extend(await _look_inside(loaded))
     except FingerpostError as error:
@@ -63,6 +66,24 @@ async def _look_inside(loaded: Loaded) -> list[Finding]:
             findings.extend(_look_at_server(status))
         findings.extend(_look_at_tools(router))
         return findings
+
+
+def _look_at_sandbox(settings: Settings) -> list[Finding]:
+    """Whether commands of our own workspace are confined."""
+    own = settings.builtin.workspace
+    if "workspace" not in settings.builtin.enabled or not settings.tool_routing.allow_execute:
+        return []
+    from fingerpost.builtin.workspace.commands.sandbox import find_kind, is_missing
+
+    missing = is_missing(own)
+    if not missing:
+        return []
+    none = own.sandbox == "required" and find_kind() == "none"
+    severity: Severity = "broken" if none else "limited"
+    fix = 'use Linux 5.13 or newer with Landlock, or set sandbox = "required" to run none without'
+    if own.sandbox == "off":
+        severity, fix = "advice", 'set builtin.workspace.sandbox = "auto"'
+    return [Finding(severity=severity, subject="workspace", what=missing, fix=fix)]
 
 
 async def _look_at_store(router: Router) -> list[Finding]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 import anyio
@@ -16,6 +19,9 @@ from anyio.abc import ByteReceiveStream, Process
 
 from fingerpost.builtin.kit import ToolRefused
 from fingerpost.builtin.workspace.commands.ending import end
+from fingerpost.builtin.workspace.commands.hardened import prepare
+from fingerpost.builtin.workspace.commands.rules import find_program, program_not_found
+from fingerpost.builtin.workspace.commands.sandbox import Kind, Sandbox, find_kind
 from fingerpost.builtin.workspace.ground import Ground
 from fingerpost.records import ServerSpec
 from fingerpost.servers.guard import guard
@@ -36,6 +42,8 @@ class Running:
     folder: str  # seen from the root
     seconds: float
     output: Ring
+    sandbox: Sandbox | None = None  # None: it runs outside of one
+    sandbox_required: bool = False
     mark: str = field(default_factory=lambda: secrets.token_hex(8))
     started: float = field(default_factory=time.monotonic)
     ended: float | None = None
@@ -70,9 +78,25 @@ class Running:
                 await anyio.to_thread.run_sync(guard.forget, self.mark)
 
     async def _run_expected(self, ground: Ground, started: Callable[[], None]) -> None:
+        kind: Kind = "none" if self.sandbox is None else await anyio.to_thread.run_sync(find_kind)
+        if self.sandbox_required and kind == "none":
+            message = "There is no sandbox here, and builtin.workspace.sandbox requires one."
+            raise ToolRefused(message, hint="It needs Linux with Landlock; `auto` runs commands without.")
+        # Its private folder, where the sandbox cannot give it a /tmp of its own.
+        scratch = None if kind != "files" else Path(await anyio.to_thread.run_sync(tempfile.mkdtemp))
+        try:
+            await self._run_in(ground, kind, scratch, started)
+        finally:
+            if scratch is not None:
+                with anyio.CancelScope(shield=True):
+                    await anyio.to_thread.run_sync(shutil.rmtree, scratch, True)  # noqa: FBT003
+
+    async def _run_in(
+        self, ground: Ground, kind: Kind, scratch: Path | None, started: Callable[[], None]
+    ) -> None:
         folder = await anyio.to_thread.run_sync(_open_folder, ground, self.folder)
         try:
-            spec = self._spec(ground, folder)
+            spec = await anyio.to_thread.run_sync(self._spec, ground, folder, kind, scratch)
             process = await self._spawn(spec)
         finally:
             os.close(folder)
@@ -102,23 +126,28 @@ class Running:
         try:
             return await spawn(spec)
         except FileNotFoundError:
-            message = f"There is no program {self.words[0]}."
-            hint = "Check its name; it must be installed, or lie in the folder."
-            raise ToolRefused(message, hint=hint, error_type="ProgramNotFound") from None
+            raise program_not_found(self.words[0]) from None
         except OSError as error:
             message = f"{self.words[0]} could not be started: {error.strerror}."
             raise ToolRefused(message, hint="Check that it is a program and may be run.") from None
 
-    def _spec(self, ground: Ground, folder: int) -> ServerSpec:
+    def _spec(self, ground: Ground, folder: int, kind: Kind, scratch: Path | None) -> ServerSpec:
         passed = {name: value for name in _PASSED_ON if (value := os.environ.get(name))}
-        where = str(ground.root / self.folder)
+        where = ground.root / self.folder
+        words, variables = prepare(self.words, ground.root, where)
+        if self.sandbox is not None and kind != "none":
+            if find_program(words[0], where) is None:
+                raise program_not_found(self.words[0])
+            words = self.sandbox.wrap(words, where, kind, scratch)
+            temporary = str(scratch or "/tmp")  # noqa: S108 - its own
+            passed |= {"TMPDIR": temporary, "XDG_CACHE_HOME": f"{temporary}/.cache"}
         return ServerSpec(
             name="command",
             transport="stdio",
-            command=self.words[0],
-            args=tuple(self.words[1:]),
-            env={**passed, "PWD": where, MARK: self.mark},
-            cwd=_held(folder, where),
+            command=words[0],
+            args=words[1:],
+            env={**passed, **variables, "PWD": str(where), MARK: self.mark},
+            cwd=_held(folder, str(where)),
         )
 
     async def _keep(self, stream: ByteReceiveStream) -> None:

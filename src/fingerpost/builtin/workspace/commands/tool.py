@@ -9,11 +9,19 @@ from typing import Final
 import anyio.to_thread
 
 from fingerpost.builtin.kit import Caller, Reply, ToolRefused, attribute_to
-from fingerpost.builtin.workspace.commands.allowed import check_allowed
 from fingerpost.builtin.workspace.commands.elevated import elevated
 from fingerpost.builtin.workspace.commands.jobs import Job, Jobs
 from fingerpost.builtin.workspace.commands.line import words_of
+from fingerpost.builtin.workspace.commands.rules import (
+    changes_files,
+    check_allowed,
+    find_program,
+    is_allowed,
+    program_not_found,
+    runs_files,
+)
 from fingerpost.builtin.workspace.commands.running import Running
+from fingerpost.builtin.workspace.commands.sandbox import Sandbox, describe
 from fingerpost.builtin.workspace.given import Given
 from fingerpost.builtin.workspace.switches import Act
 from fingerpost.builtin.workspace.workplace import Workplace
@@ -32,6 +40,7 @@ class Terminal:
 
     work: Workplace
     jobs: Jobs
+    sandbox: Sandbox
 
     async def run_command(self, given: Given, caller: Caller, *, raised: bool = False) -> Reply:
         """Run it and wait for its end, or begin it in the background where that is wished."""
@@ -42,7 +51,8 @@ class Terminal:
         act = self._act(given)
         if act.dry:
             return Reply(self._shown(act, words, folder, seconds))
-        running = self._running(words, folder, seconds)
+        await anyio.to_thread.run_sync(self._note, words, folder, caller)
+        running = self._running(words, folder, seconds, raised=raised)
         await running.run(self.work.ground)
         return Reply(_finished(running), failed=running.timed_out)
 
@@ -53,6 +63,7 @@ class Terminal:
         act = self._act(given)
         if act.dry:
             return Reply(self._shown(act, words, folder, seconds))
+        await anyio.to_thread.run_sync(self._note, words, folder, caller)
         job = await self.jobs.start(caller.user, self._running(words, folder, seconds))
         told = f"{job.id} runs: {shlex.join(words)}\n{GET_OUTPUT} reads what it says, {STOP} ends it."
         return Reply(told, data=_handle(job))
@@ -82,7 +93,7 @@ class Terminal:
         """Refuse what can be seen from the arguments alone."""
         with attribute_to("command"):
             words = words_of(given.text("command"))
-            check_allowed(words, self.work.settings.commands)
+            check_allowed(words, self.work.settings.commands, str(self.work.ground.root))
             why = elevated(words, str(self.work.ground.root))
             if why is not None and not raised:
                 message = f"`{shlex.join(words)[:200]}` is an elevated command: {why}."
@@ -94,6 +105,42 @@ class Terminal:
     async def feasible(self, given: Given) -> None:
         """Refuse what could not be started now."""
         await anyio.to_thread.run_sync(self._folder, given.text("folder", "."))
+
+    async def reason_for_grant(self, given: Given) -> str:
+        """Why a person has to grant this very command; empty: they need not."""
+        if self._act(given).dry:
+            return ""
+        words = words_of(given.text("command"))
+        folder = given.text("folder", ".")
+        return await anyio.to_thread.run_sync(self._unreviewed, words, folder)
+
+    def _unreviewed(self, words: Sequence[str], folder: str) -> str:
+        """Why the files that the command may run are not to be trusted yet; empty: they are. Blocks."""
+        root = self.work.ground.root
+        written = self.work.unreviewed.describe()
+        if not written or not runs_files(words, root, root / folder):
+            return ""
+        if is_allowed(words, self.work.settings.commands_after_writes, str(root)):
+            return ""
+        return (
+            f"{words[0]} may run files of the working directory, where callers have written since "
+            f"a person last reviewed it: {written}"
+        )
+
+    def _note(self, words: Sequence[str], folder: str, caller: Caller) -> None:
+        """Just before it runs: what changes files leaves them unreviewed."""
+        if caller.granted or caller.context is None:
+            return  # a person saw this very command, or there is no one to ask
+        root = self.work.ground.root
+        if (
+            find_program(words[0], root / folder) is None
+        ):  # one that comes now was not there to be asked about
+            raise program_not_found(words[0])
+        if why := self._unreviewed(words, folder):
+            message = f"This needs a person's approval by now: {why}."
+            raise ToolRefused(message, hint="Make the call again: they are asked then.")
+        if changes_files(words) and not runs_files(words, root, root / folder):
+            self.work.unreviewed.record(f"({shlex.join(words)[:100]})")
 
     async def _ready(self, given: Given, *, raised: bool) -> tuple[Sequence[str], str]:
         self.check(given, raised=raised)
@@ -116,9 +163,18 @@ class Terminal:
             seconds = min(seconds, max(1.0, context.seconds - _MARGIN))
         return seconds
 
-    def _running(self, words: Sequence[str], folder: str, seconds: float) -> Running:
+    def _running(self, words: Sequence[str], folder: str, seconds: float, *, raised: bool = False) -> Running:
+        """Elevated commands do what no sandbox lets through: a person saw them."""
+        settings = self.work.settings
+        required = settings.sandbox == "required"
+        inside = settings.sandbox != "off" and (required or not raised)
         return Running(
-            words=words, folder=folder, seconds=seconds, output=Ring(self.work.settings.output_bytes)
+            words=words,
+            folder=folder,
+            seconds=seconds,
+            output=Ring(settings.output_bytes),
+            sandbox=self.sandbox if inside else None,
+            sandbox_required=required,
         )
 
     def _shown(self, act: Act, words: Sequence[str], folder: str, seconds: float) -> str:
@@ -129,6 +185,7 @@ class Terminal:
             f"folder: {self.work.ground.root if folder == '.' else self.work.ground.root / folder}",
             f"limits: {seconds:g} seconds, {self.work.settings.output_bytes} bytes of output",
             "without a shell, with a small environment",
+            describe(self.work.settings),
         )
         return "\n".join(lines)
 

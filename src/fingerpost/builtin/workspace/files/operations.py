@@ -195,6 +195,11 @@ def _paths(given: Given) -> Iterator[tuple[str, str]]:
             yield f"edits.{number}.path", path
 
 
+def note_writes(work: Workplace, given: Given) -> None:
+    """Before something is written: until a person has looked, no file there is run unasked."""
+    work.unreviewed.record(*(path for _, path in _paths(given)))
+
+
 # What can be done with a file outside of the working directory, where a person grants it.
 _OUTSIDE: Final = frozenset(
     {"read_file", "read_range", "file_info", "list_dir", "create_file", "write_file", "append_file",
