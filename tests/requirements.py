@@ -319,8 +319,8 @@ REQUIREMENTS: dict[str, Requirement] = {
     # X. Attacks to withstand
     "X1": Requirement("What a server may ask in one call is bounded; a failed call fails alone", _OPEN),
     "X2": Requirement("Deciding about a call needs a secret that no model and no tool has", _OPEN),
-    "X3": Requirement("A person who may approve a call sees its exact arguments", _OPEN),
-    "X4": Requirement("A grant covers its caller, its conversation, its tool and its target alone", _OPEN),
+    "X3": Requirement("A person who may approve a call sees its exact arguments"),
+    "X4": Requirement("A grant covers its caller, its conversation, its tool and its target alone"),
     "X5": Requirement("An allowed command runs only what its rule says, in a sandbox where there is one"),
     "X6": Requirement("An elicitation answer approves only for a caller who may approve", _OPEN),
     "X7": Requirement("A huge result delays no other caller and takes bounded memory"),

@@ -9,7 +9,7 @@ the process, and forgetting to pass a redactor around must not leak one.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import is_
 from threading import Lock
@@ -202,3 +202,24 @@ def _scrub_entry(key: object, value: object) -> object:
     if isinstance(key, str) and isinstance(value, str) and value and names_secret(key):
         return value if value == MASK else MASK
     return scrub_json(value)
+
+
+def secret_paths(value: object) -> tuple[str, ...]:
+    """Where a JSON value holds what looks like a secret, as JSON Pointers: `/headers/authorization`."""
+    return tuple(_differences("", value, scrub_json(value)))
+
+
+def _differences(path: str, before: object, after: object) -> Iterator[str]:
+    if before is after:
+        return
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        masked = cast("Mapping[object, object]", after)
+        for name, entry in cast("Mapping[object, object]", before).items():
+            step = str(name).replace("~", "~0").replace("/", "~1")
+            yield from _differences(f"{path}/{step}", entry, masked[name])
+    elif isinstance(before, list | tuple) and isinstance(after, list | tuple):
+        pairs = zip(cast("Sequence[object]", before), cast("Sequence[object]", after), strict=True)
+        for index, (old, new) in enumerate(pairs):
+            yield from _differences(f"{path}/{index}", old, new)
+    elif before != after:
+        yield path

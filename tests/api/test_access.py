@@ -189,7 +189,8 @@ async def test_a_conversation_is_its_callers(keyed: House) -> None:
         f"/api/approvals/{first}/approve", {"for_conversation": True}, headers=approver
     )
     assert allowed.json()["stood"] is True
-    call = {"tool": "files/delete_file", "arguments": {"path": "b.txt"}, "conversation": "c1"}
+    call = {"tool": "files/delete_file", "arguments": {"path": "a.txt"}, "conversation": "c1"}
+    assert (await keyed.post("/api/call", call, headers=agent)).json()["success"] is True
     assert (await keyed.post("/api/call", call, headers=agent)).json()["success"] is True
     assert (await keyed.post("/api/call", call, headers=other)).json()["pending_id"] is not None
 

@@ -227,8 +227,9 @@ async def test_an_approval_for_a_session_stays_there_and_the_call_it_was_about_r
         assert await approvals.spend(make_call("b.txt"), later) is None
         assert await approvals.spend(make_call(), later) is not None
         assert await approvals.spend(make_call(), later) is None
-        for path in ("a.txt", "b.txt", "a.txt"):
-            assert await approvals.spend(make_call(path), first) is not None
+        for _ in range(3):
+            assert await approvals.spend(make_call(), first) is not None
+        assert await approvals.spend(make_call("b.txt"), first) is None
 
 
 @proves("C6", "F34")
@@ -256,13 +257,15 @@ async def test_an_edited_call_is_approved_as_edited_and_not_as_asked(
 
 
 @proves("C6")
-async def test_an_approval_for_the_conversation_covers_the_operation_there_until_it_expires(
+async def test_an_approval_for_the_conversation_covers_operation_and_target_there_until_it_expires(
     opened: Opened, clock: Clock
 ) -> None:
     async with opened() as approvals:
         await approved(approvals, make_call("a.txt"), scope="conversation")
-        for path in ("a.txt", "b.txt", "c.txt"):
-            assert await approvals.spend(make_call(path), CONTEXT) is not None
+        for _ in range(3):
+            assert await approvals.spend(make_call("a.txt"), CONTEXT) is not None
+        assert await approvals.spend(make_call("b.txt"), CONTEXT) is None
+        assert await approvals.spend(make_call(), replace(CONTEXT, caller="lee")) is None
         assert await approvals.spend(make_call(), replace(CONTEXT, conversation="ses_2")) is None
         assert await approvals.spend(make_call(), replace(CONTEXT, conversation=None)) is None
         assert await approvals.spend(make_call(operation="files/delete.all"), CONTEXT) is None

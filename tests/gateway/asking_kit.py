@@ -124,7 +124,7 @@ class Gateway:
             CallContext(
                 call_id=new_id("cal"),
                 caller=asking.principal.name,
-                conversation=asking.caller_key,
+                conversation=asking.session,
                 asker=asking.principal_key,
             ),
             passage,

@@ -108,7 +108,7 @@ async def test_for_the_conversation_means_not_asked_again_there(tmp_path: Path) 
     person = saying(accept("approve for this conversation"))
     async with gateway(tmp_path) as house:
         assert (await house.call(request(modern=False), person)).success
-        assert (await house.call(request(modern=False, arguments={"path": "b"}), person)).success
+        assert (await house.call(request(modern=False), person)).success
         assert len(person.questions) == 1
         assert len(house.notes.calls) == 2
 

@@ -91,8 +91,9 @@ async def test_an_approval_for_the_conversation_is_for_its_session(tmp_path: Pat
     async with house(tmp_path, notes.spec()) as it:
         pending_id = await waiting(it, await it.call(TOOL, NOTE, session="one"))
         await it.router.calls.decide(pending_id, Decision.APPROVED, by="kim", for_conversation=True)
-        assert (await it.call(TOOL, {"path": "b"}, session="two"))["isError"]
-        assert not (await it.call(TOOL, {"path": "b"}, session="one")).get("isError")
         # What the person was asked about they said yes to, and its client may have a session for each call.
         assert not (await it.call(TOOL, NOTE, session="two")).get("isError")
         assert (await it.call(TOOL, NOTE, session="two"))["isError"]
+        for _ in range(2):
+            assert not (await it.call(TOOL, NOTE, session="one")).get("isError")
+        assert (await it.call(TOOL, {"path": "b"}, session="one"))["isError"]

@@ -3,9 +3,10 @@
 A call that waits is a row in the store, so it outlives the process and any
 process may decide it. The first decision stands. An approval becomes a grant
 in the same transaction: for that one exact call, or, when the person says so,
-for the operation until the grant expires, within the conversation. One call is
-approved where it was asked for: in its conversation, or, where the sessions of an
-asker come and go, for that asker.
+for the caller's further calls of the operation on the same target, within the
+conversation, until the grant expires. Where there is no conversation there is
+nothing to widen it to. One call is approved where it was asked for: in its
+conversation, or, where the sessions of an asker come and go, for that asker.
 
 Expiry is read off the wall clock, because a grant is given in one process and
 used in another, perhaps after a restart. A clock set forward ends grants early,
@@ -22,7 +23,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from fingerpost.call.fingerprints import operation_key
+from fingerpost.call.fingerprints import find_target, grant_key
 from fingerpost.errors import CallError, LimitReached
 from fingerpost.events import ApprovalDecided, ApprovalRequested, EventSink
 from fingerpost.frozen import frozen
@@ -134,7 +135,7 @@ class Approvals:
                 call_fingerprint=_as_asked(call.fingerprint, context.caller),
                 conversation=context.conversation,
                 asker=context.asker,
-                operation=None if exact else operation_key(call.operation, call.definition_fingerprint),
+                operation=None if exact else _wide_key(call, context.caller),
                 now=now,
             )
             if grant is None:
@@ -238,7 +239,7 @@ class Approvals:
     def _grants(
         self, pending: Pending, edited: Call | None, by: str, scope: Scope, now: datetime
     ) -> tuple[Grant, ...]:
-        """For this call, or for all of its kind in the conversation.
+        """For this call, or for the caller's calls of its kind on its target in the conversation.
 
         Where the asker may come back in another session, the one call is approved for there, too:
         it is what the person was asked about.
@@ -263,7 +264,7 @@ class Approvals:
             one_time=False,
             call_fingerprint=None,
             conversation=pending.conversation,
-            operation=operation_key(source.operation, source.definition_fingerprint),
+            operation=_wide_key(source, pending.caller),
         )
         return (wide,) if once.conversation == wide.conversation else (once, wide)
 
@@ -290,12 +291,38 @@ def _check(pending: Pending, decision: Decision, edited: Call | None, scope: Sco
     if edited is not None and edited.tool != pending.tool:
         message = f"{pending.pending_id} waits for {pending.tool}; an edit cannot turn it into {edited.tool}"
         raise CallError(message, hint="reject it and call the other tool")
-    if scope == "conversation" and pending.exact:
-        message = f"{pending.pending_id} can only be approved once: {pending.reason}"
+    if scope == "conversation" and (why := why_only_once(pending)) is not None:
+        message = f"{pending.pending_id} can only be approved once: {why}"
         raise CallError(message, hint="approve it without widening it to the conversation")
-    if scope == "conversation" and pending.conversation is None:
-        message = f"{pending.pending_id} was not asked in a conversation, so it can only be approved once"
-        raise CallError(message, hint="approve it without widening it to the conversation")
+
+
+def why_only_once(pending: Pending) -> str | None:
+    """Why this call cannot be approved for its conversation; None where it can."""
+    if pending.exact:
+        return pending.reason
+    return "it was asked in no conversation" if pending.conversation is None else None
+
+
+def target_names(pending: Pending) -> tuple[str, ...] | None:
+    """The arguments that stay the same in the further calls an approval for the conversation covers.
+
+    None: this call can only be approved once.
+    """
+    if why_only_once(pending) is not None:
+        return None
+    return tuple(find_target(pending.operation, pending.arguments))
+
+
+def describe_widened(pending: Pending) -> str:
+    """Which further calls an approval for the conversation covers, in words; the names are as written."""
+    names = tuple(find_target(pending.operation, pending.arguments))
+    if set(names) == set(pending.arguments):
+        return f"the same call of {pending.operation} again"
+    return f"further calls of {pending.operation} with the same {', '.join(names)}"
+
+
+def _wide_key(call: Call | Pending, caller: str | None) -> str:
+    return grant_key(call.operation, call.definition_fingerprint, call.arguments, caller=caller)
 
 
 def _as_asked(call_fingerprint: str, caller: str | None) -> str:
@@ -305,6 +332,7 @@ def _as_asked(call_fingerprint: str, caller: str | None) -> str:
     """
     if caller is None:
         return call_fingerprint
+    # A fingerprint is always of one length, so the line break ends it whatever the caller is called.
     return hashlib.sha256(f"{call_fingerprint}\n{caller}".encode("utf-8", "surrogatepass")).hexdigest()
 
 

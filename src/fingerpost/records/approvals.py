@@ -73,7 +73,7 @@ class Pending:
     def approve(
         self, *, by: str, arguments: JsonObject | None = None, for_conversation: bool = False
     ) -> Approval:
-        """Yes: to exactly this call, to these arguments instead, or to its kind in this conversation."""
+        """Yes: to exactly this call, to these arguments instead, or to its kind in its conversation."""
         return Approval(
             pending_id=self.pending_id,
             decision=Decision.APPROVED,
@@ -89,7 +89,7 @@ class Pending:
 
 @frozen
 class Grant:
-    """Permission: for one exact call, or for one operation within a conversation."""
+    """Permission: for one exact call, or for one caller's operation on one target within a conversation."""
 
     grant_id: str
     granted_by: str
@@ -98,7 +98,7 @@ class Grant:
     one_time: bool = True
     call_fingerprint: str | None = None
     conversation: str | None = None
-    operation: str | None = None
+    operation: str | None = None  # the digest of operation, definition, caller and target (`grant_key`)
     spent_at: datetime | None = None
 
     def __post_init__(self) -> None:

@@ -32,7 +32,7 @@ Key = tuple[str, str, str | None, str]
 def duplicate_key(plan: Plan) -> Key | None:
     """What two identical writes of one conversation have in common; None: the call is not looked at."""
     call, context = plan.call, plan.context
-    where = context.conversation or context.packet_id
+    where = context.conversation or context.packet_id or context.asker
     if call.effect is Effect.READ or where is None or plan.continues or context.idempotency_key is not None:
         return None
     return (call.fingerprint, where, context.caller, plan.permit.given_by)

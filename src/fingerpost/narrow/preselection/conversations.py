@@ -16,6 +16,8 @@ import anyio
 
 from fingerpost.frozen import frozen
 
+Place = tuple[str | None, str]  # caller and conversation
+
 
 @frozen
 class Decision:
@@ -43,20 +45,20 @@ class Conversations:
         self._limit = limit
         self._seconds = seconds
         self._clock = clock
-        self._decided: OrderedDict[str, tuple[Decision, float]] = OrderedDict()
-        self._running: dict[str, _Running] = {}
+        self._decided: OrderedDict[Place, tuple[Decision, float]] = OrderedDict()
+        self._running: dict[Place, _Running] = {}
 
-    def __contains__(self, conversation: str) -> bool:
+    def __contains__(self, conversation: Place) -> bool:
         return self._find(conversation) is not None
 
-    def _find(self, conversation: str) -> Decision | None:
+    def _find(self, conversation: Place) -> Decision | None:
         found = self._decided.get(conversation)
         if found is not None and self._clock() - found[1] > self._seconds():
             del self._decided[conversation]
             return None
         return None if found is None else found[0]
 
-    async def decided(self, conversation: str, decide: Callable[[], Awaitable[Decision]]) -> Decision:
+    async def decided(self, conversation: Place, decide: Callable[[], Awaitable[Decision]]) -> Decision:
         """The decision of this conversation, made by `decide` if there is none."""
         while (known := self._find(conversation)) is None:
             running = self._running.get(conversation)
@@ -68,7 +70,7 @@ class Conversations:
         self.keep(conversation, known)
         return known
 
-    async def _decide(self, conversation: str, decide: Callable[[], Awaitable[Decision]]) -> Decision:
+    async def _decide(self, conversation: Place, decide: Callable[[], Awaitable[Decision]]) -> Decision:
         running = self._running[conversation] = _Running()
         try:
             running.result = await decide()
@@ -78,7 +80,7 @@ class Conversations:
             del self._running[conversation]
             running.done.set()
 
-    def keep(self, conversation: str, decision: Decision) -> None:
+    def keep(self, conversation: Place, decision: Decision) -> None:
         self._decided[conversation] = (decision, self._clock())
         self._decided.move_to_end(conversation)
         while len(self._decided) > self._limit:

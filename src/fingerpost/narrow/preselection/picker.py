@@ -22,7 +22,7 @@ from fingerpost.catalog import Snapshot
 from fingerpost.errors import ModelReplyInvalid, ModelTimeout
 from fingerpost.events import EventSink, SmartRoutingEnd, SmartRoutingStart
 from fingerpost.llm import ChatModel, ModelRequest
-from fingerpost.narrow.preselection.conversations import Conversations, Decision
+from fingerpost.narrow.preselection.conversations import Conversations, Decision, Place
 from fingerpost.narrow.preselection.costs import Count, DefinitionCosts, quarter
 from fingerpost.narrow.preselection.names import ServerNames
 from fingerpost.narrow.preselection.prompt import TEMPLATE, question
@@ -63,7 +63,7 @@ class _Turn:
     none_taken: bool = False  # a model took none of the tools it was offered for this turn
 
     @property
-    def place(self) -> str | None:
+    def place(self) -> Place | None:
         """What a choice is kept by: the conversation, which is its caller's; alone, the request itself."""
         kept_by = self.conversation or self.packet_id
         return None if kept_by is None else _place(self.caller, kept_by)
@@ -212,7 +212,7 @@ class ServerPicker:
         decision = await self._conversations.decided(place, decide)
         return decision if made_now else await self._widen(place, decision, turn)
 
-    async def _widen(self, place: str, decision: Decision, turn: _Turn) -> Decision:
+    async def _widen(self, place: Place, decision: Decision, turn: _Turn) -> Decision:
         """The decision with the servers this turn adds to it, which stay."""
         outside = (turn.servers & decision.known) - decision.kept
         if not outside:
@@ -343,8 +343,8 @@ class ServerPicker:
         )
 
 
-def _place(caller: str | None, conversation: str) -> str:
-    return f"{caller or ''}\n{conversation}"
+def _place(caller: str | None, conversation: str) -> Place:
+    return (caller, conversation)
 
 
 def _described(error: Exception) -> str:

@@ -5,12 +5,12 @@ Only servers in this process may ask so: what they ask, our own code wrote down 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, cast
 
 from fingerpost.call.execution import awaits_input
+from fingerpost.catalog import visible
 from fingerpost.records import (
     AskingCall,
     ErrorKind,
@@ -28,9 +28,6 @@ from fingerpost.router.journeys.said import options_of
 LONGEST: Final = 4_000
 MOST_OPTIONS: Final = 20
 ONE_AT_A_TIME: Final = "It was not asked: another question goes first. Ask it again afterwards."
-_UNSEEN: Final = re.compile(
-    "[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
-)
 
 
 def asks(outcome: Outcome) -> bool:
@@ -100,4 +97,5 @@ def _request(outcome: Outcome) -> tuple[str, Mapping[str, Json]] | None:
 
 
 def _shown(text: str) -> str:
-    return _UNSEEN.sub(" ", scrub(as_valid_text(text[:LONGEST]))).strip()
+    """A server's words: they may hold a secret it was given, and what cannot be seen is spelled out."""
+    return visible(scrub(as_valid_text(text[:LONGEST])).strip(), keep="\n\t\\")

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Annotated, Final, Literal
+from itertools import zip_longest
+from typing import Annotated, Final, Literal, cast
 
 import anyio.to_thread
 from pydantic import Field
 
-from fingerpost.call.approvals import Settled
+from fingerpost.call.approvals import Settled, target_names, why_only_once
 from fingerpost.events import CallRuled, PacketReceived
 from fingerpost.frozen import frozen
 from fingerpost.records import Call, Decision, Json, JsonObject, Pending, Principal, Right, utc_now
-from fingerpost.redaction import scrub
+from fingerpost.redaction import MASK, scrub, scrub_json, secret_paths
 from fingerpost.router import Router
 from fingerpost.surfaces.api.asking import title_of
-from fingerpost.surfaces.api.masks import MaskLeft, masked_paths, meant, shown
 from fingerpost.surfaces.api.operation import ApiRequest, Operation, Problem
 from fingerpost.surfaces.api.resources.bounds import bounds_of
 from fingerpost.surfaces.api.resources.changes import DefinitionChange, change_of
@@ -40,6 +41,12 @@ _OUTSIDE = (
 )
 
 
+_MASKED = (
+    f"The arguments hold the mask {MASK} in the place of a value, as lists show it. Read this one call "
+    "(GET /api/approvals/ID) for its exact arguments and edit those."
+)
+
+
 @frozen
 class WantedApprovals:
     """Which calls are wanted."""
@@ -56,11 +63,15 @@ class Approve:
     """Yes: to exactly this call, to these arguments instead, or to its kind in this conversation."""
 
     for_conversation: Annotated[
-        bool, Field(description="Also its further calls in this conversation, for a while")
+        bool,
+        Field(
+            description="Also its caller's further calls of this tool on the same target "
+            "(`conversation_target`) in this conversation, for a while"
+        ),
     ] = False
     arguments: Annotated[
         dict[str, Json] | None,
-        Field(description="All arguments, edited. What is as it was shown, masks too, stays as it was"),
+        Field(description="All arguments, edited. They run as they are sent; a mask in them is refused"),
     ] = None
     reason: Reason = None
     resume: Annotated[bool, Field(description="Go on with the request it belongs to")] = True
@@ -84,13 +95,19 @@ class PacketOf:
 
 @frozen
 class ApprovalView(Pending):
-    """A call that waits or waited. Secrets in its arguments are masked; `masked` says where."""
+    """A call that waits or waited.
+
+    Who may decide it and asks for this one call gets its arguments exactly as they would run. For all
+    others, in lists and once it is decided, what looks like a secret is masked. Paths are JSON Pointers.
+    """
 
     title: str
     rule: str | None  # of the policy, that had it ask
-    masked: tuple[str, ...]
+    looks_secret: tuple[str, ...]  # arguments that look like a secret, masked here or not
+    masked: tuple[str, ...]  # those that are masked here
     arguments_schema: JsonObject | None  # None: the tool is not there now
     definition_change: DefinitionChange | None  # the tool is not as it was pinned
+    conversation_target: tuple[str, ...] | None  # arguments, the same in all that `for_conversation` covers
     outdated: bool  # the tool changed since this was asked: approved, it will be asked about again
     expires_in_seconds: float
     packet: PacketOf | None
@@ -155,7 +172,7 @@ class Inbox:
         return ApprovalPage(items=tuple(items), next=following)
 
     async def one(self, request: ApiRequest) -> ApprovalView:
-        return await self._view(await self._pending(request), request.principal)
+        return await self._view(await self._pending(request), request.principal, alone=True)
 
     async def approve(self, request: ApiRequest) -> Decided:
         wanted: Approve = request.body
@@ -164,7 +181,7 @@ class Inbox:
             raise Problem(403, "You may not approve this", why)
         edited = None
         if wanted.arguments is not None and pending.decision is Decision.WAITING:
-            edited = await self._edited(request.principal, pending, _unmasked(wanted.arguments, pending))
+            edited = await self._edited(request.principal, pending, wanted.arguments)
         return await self._decide(request, wanted, pending, edited=edited, widened=wanted.for_conversation)
 
     async def reject(self, request: ApiRequest) -> Decided:
@@ -181,6 +198,7 @@ class Inbox:
         widened: bool = False,
     ) -> Decided:
         settled = Settled(standing=pending, stood=False)
+        only_once = why_only_once(pending)
         if pending.decision is Decision.WAITING:
             settled = await self._router.calls.approvals.settle(
                 pending.pending_id,
@@ -188,7 +206,7 @@ class Inbox:
                 by=request.principal.name,
                 reason=wanted.reason,
                 edited=edited,
-                scope="conversation" if widened else "once",
+                scope="conversation" if widened and only_once is None else "once",
             )
         standing, stood = settled.standing, settled.stood
         note = _standing_note(standing, stood=stood)
@@ -196,10 +214,14 @@ class Inbox:
         if stood and wanted.resume:
             note = await self._resuming.start(standing)
             resumed = note is None
+        if stood and widened and only_once is not None:
+            note = f"It is approved for this one call: {only_once}." + ("" if note is None else f" {note}")
         view = await self._view(standing, request.principal)
         return Decided(approval=view, stood=stood, resumed=resumed, note=note)
 
     async def _edited(self, principal: Principal, pending: Pending, arguments: JsonObject) -> Call:
+        if _adds_mask(arguments, pending.arguments):
+            raise Problem(422, "A mask is no value", _MASKED)
         edited = await self._router.calls.edited(pending, arguments)
         if not bounds_of(principal, self._router.profiles).hold_call(edited.tool, edited.effect):
             raise Problem(403, "You may not approve this", _OUTSIDE)
@@ -243,7 +265,7 @@ class Inbox:
 
     # -- views --------------------------------------------------------------------------------------
 
-    async def _view(self, pending: Pending, principal: Principal) -> ApprovalView:
+    async def _view(self, pending: Pending, principal: Principal, *, alone: bool = False) -> ApprovalView:
         card = self._router.tools.get(pending.tool)
         changed = next(
             (one for one in self._router.catalog.quarantined if one.card.key == pending.tool), None
@@ -253,23 +275,29 @@ class Inbox:
         rule, packet = await self._background(pending)
         why = None if principal.may(Right.APPROVE) else "Your key does not give you the right `approve`."
         why = why or _why_not(principal, pending)
-        masked = replace(
+        may_decide = why is None and pending.decision is Decision.WAITING
+        exact = alone and may_decide
+        edited = pending.edited_arguments
+        shown = replace(
             pending,
-            arguments=shown(pending.arguments),
-            edited_arguments=None if pending.edited_arguments is None else shown(pending.edited_arguments),
+            arguments=pending.arguments if exact else _masked(pending.arguments),
+            edited_arguments=None if edited is None else _masked(edited),
             reason=scrub(pending.reason),
         )
+        look_secret = secret_paths(pending.arguments)
         return ApprovalView(
-            **{field.name: getattr(masked, field.name) for field in fields(Pending)},
+            **{field.name: getattr(shown, field.name) for field in fields(Pending)},
             title=pending.tool if known is None else title_of(known.definition, known.name),
             rule=rule,
-            masked=masked_paths(pending.arguments),
+            looks_secret=look_secret,
+            masked=() if exact else look_secret,
             arguments_schema=None if known is None else _schema(known.definition),
             definition_change=change,
+            conversation_target=target_names(pending),
             outdated=card is not None and card.fingerprint != pending.definition_fingerprint,
             expires_in_seconds=max(0.0, round((pending.expires - utc_now()).total_seconds(), 3)),
             packet=packet,
-            may_decide=why is None and pending.decision is Decision.WAITING,
+            may_decide=may_decide,
             why_not=why,
         )
 
@@ -301,15 +329,20 @@ def _why_not(principal: Principal, pending: Pending) -> str | None:
     return _OWN if principal.kind != "local" and pending.caller == principal.name else None
 
 
-def _unmasked(edited: JsonObject, pending: Pending) -> JsonObject:
-    try:
-        return meant(edited, pending.arguments)
-    except MaskLeft as left:
-        detail = (
-            f"{left.where or 'The arguments'} holds a mask instead of a value. Leave what is masked as and "
-            "where it was shown, or write the value out."
-        )
-        raise Problem(422, "A mask is no value", detail) from None
+def _masked(arguments: JsonObject) -> JsonObject:
+    return cast("JsonObject", scrub_json(arguments))
+
+
+def _adds_mask(edited: Json, original: Json) -> bool:
+    """Whether a mask stands where the call as it was asked has none: it was read where secrets are masked."""
+    if isinstance(edited, Mapping):
+        entries: JsonObject = original if isinstance(original, Mapping) else {}
+        return any(_adds_mask(value, entries.get(name)) for name, value in edited.items())
+    if isinstance(edited, list | tuple):
+        items = cast("Sequence[Json]", original) if isinstance(original, list | tuple) else ()
+        pairs = zip_longest(cast("Sequence[Json]", edited), items[: len(edited)])
+        return any(_adds_mask(item, before) for item, before in pairs)
+    return isinstance(edited, str) and MASK in edited and edited != original
 
 
 def _standing_note(standing: Pending, *, stood: bool) -> str | None:

@@ -23,6 +23,11 @@ R = TypeVar("R")
 NOT_WAITING = 1
 
 
+_seen_option = click.option(
+    "--seen", is_flag=True, help="You have read the exact call (`approvals show ID`)."
+)
+
+
 @click.group(invoke_without_command=True)
 @house_options
 @click.pass_context
@@ -35,7 +40,8 @@ def approvals(ctx: click.Context, config: Path | None, servers: Path | None, as_
 
     \b
     Examples:
-      fingerpost approvals                             what waits
+      fingerpost approvals                             what waits, secrets masked
+      fingerpost approvals show apr_019a…              exactly what would run
       fingerpost approvals approve apr_019a…           let it run, once
       fingerpost approvals edit apr_019a… path=b.txt   change it, then let it run
       fingerpost approvals reject apr_019a… --reason "use the staging project"
@@ -53,6 +59,8 @@ def approvals(ctx: click.Context, config: Path | None, servers: Path | None, as_
 def show(pending_id: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
     """Show everything about one call that waits, or waited.
 
+    What waits is shown exactly as it would run, also what looks like a secret.
+
     \b
     Example:
       fingerpost approvals show apr_019a…
@@ -69,13 +77,22 @@ def show(pending_id: str, config: Path | None, servers: Path | None, as_json: bo
 @click.option(
     "--for-conversation",
     is_flag=True,
-    help="Allow the operation with any arguments, in this conversation, until the grant expires.",
+    help="Also allow its caller's further calls on the same target in this conversation, for a while.",
 )
+@_seen_option
 @house_options
 def approve(
-    pending_id: str, for_conversation: bool, config: Path | None, servers: Path | None, as_json: bool
+    pending_id: str,
+    for_conversation: bool,
+    seen: bool,
+    config: Path | None,
+    servers: Path | None,
+    as_json: bool,
 ) -> int:
     """Let a waiting call run: exactly as it is, once.
+
+    Where the list does not show all of a call, because it is long or a part looks like
+    a secret, the exact call is shown first and you are asked; in a script say --seen.
 
     \b
     Examples:
@@ -83,16 +100,28 @@ def approve(
       fingerpost approvals approve apr_019a… --for-conversation
     """
     from fingerpost.records import Decision
+    from fingerpost.surfaces.cli.screen import plain
 
     by = _person()
-    scope = "conversation" if for_conversation else "once"
+    notes: list[str] = []
+
+    async def settle(kept: Approvals, pending: Pending) -> Settled:
+        from fingerpost.call.approvals import why_only_once
+
+        await _check_read(pending, seen=seen)
+        why = why_only_once(pending) if for_conversation else None
+        if why is not None:
+            notes.append(f"It is approved for this one call: {why}.")
+        scope = "conversation" if for_conversation and why is None else "once"
+        return await kept.settle(pending_id, Decision.APPROVED, by=by, scope=scope)
 
     async def work(kept: Approvals) -> Settled | None:
-        return await _settle(
-            kept, pending_id, lambda _: kept.settle(pending_id, Decision.APPROVED, by=by, scope=scope)
-        )
+        return await _settle(kept, pending_id, lambda pending: settle(kept, pending))
 
-    return _report(pending_id, _ask_store(config, servers, work), as_json=as_json)
+    settled = _ask_store(config, servers, work)
+    for note in notes if settled is not None and settled.stood else ():
+        click.echo(plain(note), err=True)
+    return _report(pending_id, settled, as_json=as_json)
 
 
 @approvals.command()
@@ -123,9 +152,15 @@ def reject(
 @approvals.command()
 @click.argument("pending_id", metavar="ID")
 @click.argument("changes", nargs=-1, required=True, metavar="KEY=VALUE...")
+@_seen_option
 @house_options
 def edit(
-    pending_id: str, changes: tuple[str, ...], config: Path | None, servers: Path | None, as_json: bool
+    pending_id: str,
+    changes: tuple[str, ...],
+    seen: bool,
+    config: Path | None,
+    servers: Path | None,
+    as_json: bool,
 ) -> int:
     """Change arguments of a waiting call, then let it run once.
 
@@ -138,6 +173,8 @@ def edit(
       fingerpost approvals edit apr_019a… path=b.txt
       fingerpost approvals edit apr_019a… limit:=3 comment:=null
     """
+    from dataclasses import replace
+
     from fingerpost.records import Decision
     from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run
     from fingerpost.surfaces.cli.pairs import read_pairs
@@ -151,6 +188,10 @@ def edit(
             kept = router.calls.approvals
 
             async def settle(pending: Pending) -> Settled:
+                kept_as_asked = {
+                    name: value for name, value in pending.arguments.items() if name not in changed
+                }
+                await _check_read(replace(pending, arguments=kept_as_asked), seen=seen)
                 await connect(router, pending.tool.partition("/")[0])
                 edited = await router.calls.edited(pending, {**pending.arguments, **changed})
                 return await kept.settle(pending_id, Decision.APPROVED, by=by, edited=edited)
@@ -226,14 +267,48 @@ def _report(pending_id: str, settled: Settled | None, *, as_json: bool) -> int:
     return 0 if mine else NOT_WAITING
 
 
-def _plain(pending: Pending) -> dict[str, Any]:
-    """The call for programs, its secrets masked: a list on a screen or in a log is no place for them."""
+def _is_hidden(pending: Pending) -> bool:
+    """Whether the list does not show all of what would run."""
+    shown, whole = _arguments(pending.arguments), _arguments(pending.arguments, exact=True)
+    return shown != whole or _shortened(shown) != shown
+
+
+async def _check_read(pending: Pending, *, seen: bool) -> None:
+    """Leave, deciding nothing, where the person has not read all of what would run and does not want to."""
+    if not seen and _is_hidden(pending) and not await _has_read(pending):
+        raise click.exceptions.Exit(NOT_WAITING)
+
+
+async def _has_read(pending: Pending) -> bool:
+    """Show the exact call to the person at this terminal; whether they want it run."""
+    import sys
+
+    import anyio.to_thread
+
+    if not sys.stdin.isatty():
+        message = (
+            "Nothing was approved: the list does not show all of this call. Read it with `fingerpost "
+            f"approvals show {pending.pending_id}`, then say it again with --seen."
+        )
+        click.echo(repeatable(message), err=True)
+        return False
+    from fingerpost.surfaces.cli.permission import show_pending
+
+    show_pending(pending, whole=True)
+    return await anyio.to_thread.run_sync(lambda: click.confirm("Run exactly this?", err=True))
+
+
+def _plain(pending: Pending, *, exact: bool = False) -> dict[str, Any]:
+    """The call for programs, its secrets masked: a list on a screen or in a log is no place for them.
+
+    `exact`: one call that is looked at to decide about it, as it would run.
+    """
     from fingerpost.records.codec import to_plain
     from fingerpost.redaction import scrub_json
 
-    masked = scrub_json(to_plain(pending))
-    assert isinstance(masked, dict)
-    return masked  # pyright: ignore[reportUnknownVariableType] - a record is a dict with text keys
+    whole: Any = to_plain(pending)
+    masked: Any = scrub_json(whole)
+    return {**masked, "arguments": whole["arguments"]} if exact else masked
 
 
 def _show_list(waiting: list[Pending], *, as_json: bool) -> None:
@@ -274,24 +349,27 @@ def _asked_by(pending: Pending) -> str:
 
 def _show_one(pending: Pending, *, as_json: bool) -> None:
     from fingerpost.records import Decision
+    from fingerpost.redaction import secret_paths
     from fingerpost.surfaces.cli.screen import plain, print_json, print_lines
 
+    waits = pending.decision is Decision.WAITING  # what is decided is shown as in a list
     if as_json:
-        print_json(_plain(pending))
+        print_json(_plain(pending, exact=waits))
         return
     lines = {
         "id": pending.pending_id,
         "tool": plain(pending.tool),
         "operation": plain(pending.operation),
         "effect": str(pending.effect),
-        "arguments": _arguments(pending.arguments),
+        "arguments": _arguments(pending.arguments, exact=waits),
+        "look secret": ", ".join(plain(path) for path in secret_paths(pending.arguments)) or "none",
         "why": plain(pending.reason),
         "asked by": _asked_by(pending),
         "conversation": plain(pending.conversation or "none"),
         "asked at": f"{pending.created:%Y-%m-%d %H:%M:%S} UTC",
         "state": str(pending.decision),
     }
-    if pending.decision is Decision.WAITING:
+    if waits:
         lines["expires in"] = _left(pending)
     if pending.decided_by is not None:
         lines["decided by"] = plain(pending.decided_by)
@@ -302,13 +380,15 @@ def _show_one(pending: Pending, *, as_json: bool) -> None:
     print_lines([f"{name + ':':<14}{value}" for name, value in lines.items()])
 
 
-def _arguments(arguments: object) -> str:
+def _arguments(arguments: object, *, exact: bool = False) -> str:
+    """As JSON on one line, in which everything unseen stands as an escape; secrets masked unless `exact`."""
     import json
 
+    from fingerpost.catalog.names import visible_json
     from fingerpost.redaction import scrub_json
-    from fingerpost.surfaces.cli.screen import plain
 
-    return plain(json.dumps(scrub_json(arguments), ensure_ascii=False, default=str))
+    shown = arguments if exact else scrub_json(arguments)
+    return visible_json(json.dumps(shown, ensure_ascii=False, default=str))
 
 
 def _shortened(text: str, limit: int = 200) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from fingerpost.call.approvals import why_only_once
 from fingerpost.records import Approval, Pending, ToolCard
 from fingerpost.surfaces.cli.ask import MODES
 from fingerpost.surfaces.cli.conversations import write_transcript
@@ -158,6 +159,9 @@ def _approval(pending: Pending, words: str, *, by: str, card: ToolCard | None) -
         case "" | "y" | "yes" | "once":
             return pending.approve(by=by)
         case "c" | "conversation":
+            if (why := why_only_once(pending)) is not None:
+                message = f"This call can only be approved once: {why}."
+                raise click.BadParameter(plain(message))
             return pending.approve(by=by, for_conversation=True)
         case "n" | "no":
             return pending.reject(by=by, reason=rest.strip() or None)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from fingerpost.call.approvals import describe_widened, why_only_once
 from fingerpost.call.making import check_names
 from fingerpost.catalog import visible
 from fingerpost.errors import CallError
@@ -27,40 +28,61 @@ MOST_TRIES: Final = 5  # answers that are none of the four
 _DOES: Final = {"read": "reads", "write": "changes things", "destroy": "destroys things"}
 
 
-def show_pending(pending: Pending) -> None:
+def show_pending(pending: Pending, *, whole: bool = False) -> None:
     """Everything the decision is about, on stderr."""
-    for line in pending_lines(pending):
+    for line in pending_lines(pending, whole=whole):
         click.echo(line, err=True)
 
 
-def pending_lines(pending: Pending) -> Iterator[str]:
-    """The call as it would run, one line per argument."""
+def pending_lines(pending: Pending, *, whole: bool = False) -> Iterator[str]:
+    """The call exactly as it would run, one line per argument; `whole`: long values too.
+
+    Nothing is masked for the person who decides: what looks like a secret is marked.
+    """
     tool = styled(plain(pending.operation), bold=True)
     yield f"{tool} waits for you: it {_DOES.get(pending.effect.value, pending.effect.value)}"
-    shown: Any = scrub_json(pending.arguments)
+    masked: Any = scrub_json(pending.arguments)
     width = max((len(name) for name in pending.arguments), default=0)
-    for name, value in shown.items():
-        yield f"  {plain(name):<{width}}  {_value(value)}"
+    for name, value in pending.arguments.items():
+        mark = "" if masked[name] == value else "  (looks like a secret)"
+        yield f"  {visible(name):<{width}}  {_value(value, whole=whole)}{mark}"
     if not pending.arguments:
         yield "  (no arguments)"
     yield styled(f"  because: {plain(pending.reason)}", dim=True)
 
 
-def _value(value: object) -> str:
+def _value(value: object, *, whole: bool) -> str:
+    shown = _spelled_out(value)
+    if whole or len(shown) <= LONGEST_VALUE:
+        return shown
+    return f"{shown[:LONGEST_VALUE]}… ({len(shown):,} characters)"
+
+
+def _spelled_out(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    shown = visible(text)  # a line break is written out: each line of the question is one argument, no more
-    return shown if len(shown) <= LONGEST_VALUE else f"{shown[:LONGEST_VALUE]}… ({len(shown):,} characters)"
+    return visible(text)  # a line break is written out: each line of the question is one argument, no more
+
+
+def _is_cut(pending: Pending) -> bool:
+    return any(len(_spelled_out(value)) > LONGEST_VALUE for value in pending.arguments.values())
 
 
 def ask_permission(pending: Pending, *, by: str, card: ToolCard | None) -> Approval | None:
     """The person's word; None when they leave without one, and the call goes on waiting."""
     show_pending(pending)
-    wide = pending.conversation is not None
-    choices = "[y]es, " + ("yes for this [c]onversation, " if wide else "") + "[e]dit, [n]o: "
+    wide = why_only_once(pending) is None
+    if wide:
+        covered = visible(describe_widened(pending))
+        click.echo(styled(f"  for this conversation: also {covered}, for a while", dim=True), err=True)
+    choices = "[y]es, " + ("yes for this [c]onversation, " if wide else "") + "[e]dit, [n]o"
+    choices += ", [s]how all of it: " if _is_cut(pending) else ": "
     for _ in range(MOST_TRIES):
         said = ask_line(f"Run it? {choices}")
         if said is None:
             return None
+        if said.strip().lower() in ("s", "show"):
+            show_pending(pending, whole=True)
+            continue
         approval = _understood(said.strip().lower(), pending, by=by, wide=wide, card=card)
         if approval is not None:
             return approval

@@ -7,6 +7,7 @@ calls of their own; when the results come, the rest is put back where it stood.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final
@@ -72,4 +73,4 @@ class Hidden:
 
 def _key(whose: str, calls: Iterable[JsonObject]) -> str:
     ids = sorted(str(call.get("id", "")) for call in calls)
-    return hashlib.sha256("\n".join([whose, *ids]).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([whose, *ids]).encode()).hexdigest()

@@ -150,10 +150,8 @@ class Approvals:
             await _answer(interaction, refusal or "Nothing is known of this call any more.")
             self._wake.set()
             return
-        if act == "approve" and pending.effect is Effect.DESTROY:
-            words = f"**{showing.plain(pending.operation)}** destroys things. Run it exactly as shown above?"
-            view = buttons("confirm", pending_id=pending_id)
-            await interaction.response.send_message(words, view=view, ephemeral=True, allowed_mentions=NOBODY)
+        if act == "approve" and (pending.effect is Effect.DESTROY or showing.needs_look(pending)):
+            await _confirm(interaction, pending)
             return
         if act == "reject":
             await interaction.response.send_modal(reason_form(pending_id))
@@ -267,6 +265,22 @@ class Approvals:
 
 def _key(pending_id: str, packet_id: str) -> str:
     return f"{pending_id}:{packet_id}"
+
+
+async def _confirm(interaction: Interaction, pending: Pending) -> None:
+    """Show exactly what would run to whoever pressed, and ask once more."""
+    shown = showing.exactly(pending)
+    if shown is None:
+        await _answer(interaction, "It is too long to be shown here. Decide it in the console or a terminal.")
+        return
+    words, enclosed = shown
+    await interaction.response.send_message(
+        words,
+        view=buttons("confirm", pending_id=pending.pending_id),
+        files=[each.file() for each in enclosed],
+        ephemeral=True,
+        allowed_mentions=NOBODY,
+    )
 
 
 async def _answer(interaction: Interaction, words: str) -> None:

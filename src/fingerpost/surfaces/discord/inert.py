@@ -21,11 +21,13 @@ def plain(text: str, longest: int = 200) -> str:
     return _MARKUP.sub(r"\\\1", said)
 
 
-def written(value: Json) -> str:
+def written(value: Json, *, exact: bool = False) -> str:
     """A value as JSON with secrets masked, which stands in a block of code and cannot leave it.
 
     It is the same JSON as without us: what cannot be seen, and backticks, are written as JSON escapes.
+    `exact`: nothing is masked, for the one person who decides about it.
     """
-    text = json.dumps(scrub_json(value), ensure_ascii=False, indent=2, default=str)
+    shown = value if exact else scrub_json(value)
+    text = json.dumps(shown, ensure_ascii=False, indent=2, default=str)
     lines = (visible_json(line) for line in text.split("\n"))
     return "\n".join(lines).replace("`", "\\u0060")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from fingerpost.records import Decision, Effect, Pending
+from fingerpost.redaction import secret_paths
 from fingerpost.surfaces.discord.inert import plain, written
 from fingerpost.surfaces.discord.outgoing import Enclosed
 from fingerpost.surfaces.discord.people import PREFIX
@@ -23,13 +24,7 @@ _DOES: Final[Mapping[Effect, str]] = {
 
 def asked(pending: Pending) -> tuple[str, tuple[Enclosed, ...]]:
     """The message, and a file where the arguments are too long for it."""
-    arguments = written(pending.arguments)
-    enclosed: tuple[Enclosed, ...] = ()
-    if len(arguments) > SHOWN or len(pending.operation) > _NAME:
-        whole = {"tool": pending.tool, "operation": pending.operation, "arguments": pending.arguments}
-        enclosed = (Enclosed("call.json", written(whole).encode("utf-8", "replace")[:_FILE_BYTES]),)
-    if len(arguments) > SHOWN:
-        arguments = f"{arguments[:SHOWN]}\n… {len(arguments):,} characters in all: see call.json"
+    arguments, enclosed = _arguments(pending, exact=False)
     lines = [
         f"**{plain(pending.operation, _NAME)}** waits for approval: it {_DOES[pending.effect]}.",
         f"```json\n{arguments}\n```",
@@ -37,6 +32,38 @@ def asked(pending: Pending) -> tuple[str, tuple[Enclosed, ...]]:
         f"-# Asked for by {who(pending.caller)}. Until <t:{int(pending.expires.timestamp())}:t>.",
     ]
     return "\n".join(lines), enclosed
+
+
+def needs_look(pending: Pending) -> bool:
+    """Whether the channel does not see all of what would run: a part looks secret, or it is too long."""
+    _, enclosed = _arguments(pending, exact=True)
+    return bool(secret_paths(pending.arguments)) or any(len(each.data) > _FILE_BYTES for each in enclosed)
+
+
+def exactly(pending: Pending) -> tuple[str, tuple[Enclosed, ...]] | None:
+    """What would run, nothing masked, for the one person who is about to approve it.
+
+    None where it is too long for Discord: nobody approves here what they cannot read here.
+    """
+    arguments, enclosed = _arguments(pending, exact=True)
+    if any(len(each.data) > _FILE_BYTES for each in enclosed):
+        return None
+    words = f"**{plain(pending.operation, _NAME)}** {_DOES[pending.effect]}. Run exactly this?"
+    secret = bool(secret_paths(pending.arguments))
+    note = "-# A part of it looks like a secret: the channel does not see it.\n" if secret else ""
+    return f"{words}\n{note}```json\n{arguments}\n```", enclosed
+
+
+def _arguments(pending: Pending, *, exact: bool) -> tuple[str, tuple[Enclosed, ...]]:
+    arguments = written(pending.arguments, exact=exact)
+    enclosed: tuple[Enclosed, ...] = ()
+    if len(arguments) > SHOWN or len(pending.operation) > _NAME:
+        whole = {"tool": pending.tool, "operation": pending.operation, "arguments": pending.arguments}
+        data = written(whole, exact=exact).encode("utf-8", "replace")
+        enclosed = (Enclosed("call.json", data if exact else data[:_FILE_BYTES]),)
+    if len(arguments) > SHOWN:
+        arguments = f"{arguments[:SHOWN]}\n… {len(arguments):,} characters in all: see call.json"
+    return arguments, enclosed
 
 
 def decided(pending: Pending) -> str:

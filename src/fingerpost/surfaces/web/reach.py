@@ -56,4 +56,11 @@ def conversation_of(principal: Principal, given: str) -> str:
 
     What a person allowed for a conversation, they allowed to the caller who asked in it.
     """
-    return given if principal.kind == "local" else f"{principal.name.replace('/', '%2F')}/{given}"
+    if principal.kind == "local":
+        return escape_slashes(given)
+    return f"{escape_slashes(principal.name)}/{given}"
+
+
+def escape_slashes(name: str) -> str:
+    """The name without a "/" in it; no two names become the same."""
+    return name.replace("%", "%25").replace("/", "%2F")

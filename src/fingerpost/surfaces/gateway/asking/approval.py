@@ -1,7 +1,7 @@
 """The form in which the person behind a client is asked about a call, and the reading of what they say.
 
-The form says exactly what would run. It holds no words of the server beyond the tool's
-name, and the arguments a model wrote stand in it as JSON on indented lines: with
+The form says exactly what would run, also what looks like a secret. It holds no words of
+the server beyond the tool's name, and the arguments a model wrote stand in it as JSON on indented lines: with
 everything unseen written out, they can neither hide something, nor look like words of
 ours, nor be taken for markup by a client that renders it.
 """
@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
+from fingerpost.call.approvals import describe_widened, why_only_once
 from fingerpost.catalog import visible
 from fingerpost.catalog.names import visible_json
 from fingerpost.frozen import frozen
@@ -55,18 +56,15 @@ def form(pending: Pending, request: ClientRequest, *, grant_seconds: float) -> J
 
 
 def _may_widen(pending: Pending, request: ClientRequest) -> bool:
-    """Whether there is a conversation to approve for: the client's session.
-
-    All clients of a principal without sessions look alike: one person's word must not reach the others.
-    """
-    return not pending.exact and request.session is not None and pending.conversation == request.session
+    """Whether there is a conversation to approve for: this client's session."""
+    return why_only_once(pending) is None and pending.conversation == request.session
 
 
 def _schema(pending: Pending, grant_seconds: float, *, longer: bool) -> JsonObject:
     minutes = max(1, round(grant_seconds / 60))
     wide = (
-        f" '{APPROVE_ALL}' also lets this caller's further calls of {visible(pending.operation)[:200]}"
-        f" run for {minutes} min without asking."
+        f" '{APPROVE_ALL}' also lets {visible(describe_widened(pending))[:400]}, by this caller in this"
+        f" session, run for {minutes} min without asking."
     )
     return {
         "type": "object",
@@ -111,8 +109,9 @@ def _arguments(pending: Pending) -> Iterator[str]:
     room = LONGEST_FORM
     left = len(pending.arguments)
     masked = cast("JsonObject", scrub_json(pending.arguments))
-    for name, value in masked.items():
-        line = f"{visible(name)[:200]} = {_value(value)}"
+    for name, value in pending.arguments.items():
+        mark = "" if masked[name] == value else "  (looks like a secret)"
+        line = f"{visible(name)[:200]} = {_value(value, pending)}{mark}"
         if len(line) > room:
             yield f"    … and {left} more: `fingerpost approvals show {pending.pending_id}` shows all"
             return
@@ -121,11 +120,13 @@ def _arguments(pending: Pending) -> Iterator[str]:
         yield f"    {line}"
 
 
-def _value(value: object) -> str:
+def _value(value: object, pending: Pending) -> str:
     text = visible_json(json.dumps(value, ensure_ascii=False, default=dict))
     if len(text) <= LONGEST_VALUE:
         return text
-    return f"{text[:LONGEST_VALUE]}… (cut here, {len(text) - LONGEST_VALUE:,} characters are not shown)"
+    left = len(text) - LONGEST_VALUE
+    way = f"`fingerpost approvals show {pending.pending_id}` shows all"
+    return f"{text[:LONGEST_VALUE]}… (cut here, {left:,} characters are not shown: {way})"
 
 
 def is_answer(answer: object) -> bool:

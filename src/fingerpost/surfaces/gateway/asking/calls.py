@@ -13,6 +13,7 @@ from typing import Final, NoReturn, Self
 
 import anyio
 
+from fingerpost.catalog.names import tool_key
 from fingerpost.errors import CallError, StoreError, UnknownServer
 from fingerpost.events import AccessRefused
 from fingerpost.records import CallContext, JsonObject, Outcome, ToolCall, new_id
@@ -353,10 +354,10 @@ def _reading(
     return Round(
         request=request,
         exchange=exchange,
-        wish=ToolCall(name=f"{server}/{method}", arguments=params),
+        wish=ToolCall(name=tool_key(server, method), arguments=params),
         context=CallContext(
             call_id=new_id("cal"),
-            conversation=request.caller_key,
+            conversation=request.session,
             caller=request.principal.name,
             asker=request.principal_key,
         ),

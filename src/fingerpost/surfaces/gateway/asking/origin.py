@@ -2,7 +2,8 @@
 
 To the person all questions come from the same client connection. The answer to a
 server's question goes to that server and approves nothing here; but a person should not
-be fooled either. So a server's words that speak in our name get a line before them.
+be fooled either. So a server's words that speak in our name get a line before them, and
+characters that draw nothing are spelled out.
 """
 
 from __future__ import annotations
@@ -36,12 +37,14 @@ _LOOKALIKES: Final = str.maketrans(
 
 
 def marked(server: str, method: str, params: JsonObject) -> JsonObject:
-    """The question, with a line before it when it speaks in our name."""
+    """The question with everything unseen spelled out, and a line before it when it speaks in our name."""
     message = params.get("message")
-    if method != ELICIT or not isinstance(message, str) or not _speaks_for_us(message):
+    if method != ELICIT or not isinstance(message, str):
         return params
-    shown = visible(server)[:80]
-    return {**params, "message": f"[The server {shown} asks this, not Fingerpost.]\n{message}"}
+    told = visible(message, keep="\n\t\\")
+    if _speaks_for_us(message):
+        told = f"[The server {visible(server)[:80]} asks this, not Fingerpost.]\n{told}"
+    return params if told == message else {**params, "message": told}
 
 
 def marked_result(server: str, result: JsonObject) -> JsonObject:

@@ -30,12 +30,13 @@ class UnknownTool(Refusal):
 def context_of(request: ClientRequest, offer: Offer, intent: str = "") -> CallContext:
     """Who calls, where, and what they want.
 
-    A session is the conversation that a person may approve a kind of call for; without one it is the
-    principal's. Approval of a single call is the principal's: many clients open a session for each call.
+    A session is the conversation that a person may approve a kind of call for; without one there is none,
+    as all programs of a principal look alike. Approval of a single call is the principal's: many clients
+    open a session for each call.
     """
     return CallContext(
         call_id=new_id("cal"),
-        conversation=request.caller_key,
+        conversation=request.session,
         caller=request.principal.name,
         asker=request.principal_key,
         profile=offer.place.profile,

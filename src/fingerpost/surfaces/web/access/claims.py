@@ -98,15 +98,21 @@ def _in_both(scoped: tuple[str, ...], meant_for: tuple[str, ...]) -> tuple[str, 
 
 
 def _name(claims: Mapping[str, object]) -> str:
-    """`token:<sub>`, with the client where it is named. No key and no local person is called so."""
+    """`token:<sub>`, with the client where it is named. No key and no local person is called so.
+
+    What stands behind the last "@" is the client, so that no two have one name: a subject with an "@" and
+    no client ends with one.
+    """
     subject = claims.get("sub")
     client = claims.get("client_id", claims.get("azp"))
     if not isinstance(subject, str):
         message = "the token names no subject"
         raise ClaimsRefused(message)
-    name = (
-        f"token:{subject}@{client}" if isinstance(client, str) and client != subject else f"token:{subject}"
-    )
+    name = f"token:{subject}"
+    if isinstance(client, str) and client not in ("", subject):
+        name += f"@{client.replace('%', '%25').replace('@', '%40')}"
+    elif "@" in subject:
+        name += "@"
     if not subject.strip() or len(name) > LONGEST_NAME or not name.isprintable():
         message = "the token's subject is empty, too long or unprintable"
         raise ClaimsRefused(message)

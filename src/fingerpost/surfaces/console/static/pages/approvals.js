@@ -29,7 +29,7 @@ import {
 import { me as known, post } from "../api.js";
 import { onApprovals } from "../live.js";
 import { More, usePages } from "./paging.js";
-import { ArgumentFields, Arguments, draftOf, fieldsOf, meaningOf, objectOf } from "./arguments.js";
+import { ArgumentFields, Arguments, draftOf, fieldsOf, meaningOf, objectOf, secretNames } from "./arguments.js";
 
 export const EFFECTS = {
   read: { tone: "info", words: "looks, changes nothing" },
@@ -186,10 +186,18 @@ export function ApprovalCard({ id, onDone, me, keys }) {
   const { data, error, loading, reload } = useLoad(`/api/approvals/${encodeURIComponent(id)}`, [id]);
   const [answer, setAnswer] = useState(null);
   const [asking, setAsking] = useState(null); // the dialog that is open: approve, reject, edit
+  const [uncovered, setUncovered] = useState([]); // arguments that look like a secret and were shown
   const person = useStore(known).person;
   useFresh(reload);
   const approval = answer?.approval ?? data;
   const open = approval?.decision === "waiting";
+  const secret = secretNames(approval?.looks_secret);
+  const look = {
+    secret,
+    // What is masked here cannot be shown; who may decide reads everything, and only then decides.
+    covered: open && approval.may_decide ? secret.filter((name) => !uncovered.includes(name)) : [],
+    onUncover: (name) => setUncovered([...uncovered, name]),
+  };
   if (keys) keys.current = open ? keysOf(approval, me ?? person, setAsking) : {};
 
   const done = (given) => {
@@ -222,14 +230,14 @@ export function ApprovalCard({ id, onDone, me, keys }) {
         ["In the request", approval.packet_id ? html`<${Request} approval=${approval} />` : null],
       ]}
     />
-    <${ExactCall} approval=${approval} />
+    <${ExactCall} approval=${approval} look=${look} />
     ${approval.definition_change &&
     html`<section class="change">
       <h3>The tool's definition changed since it was trusted</h3>
       <${Diff} ...${changeOf(approval.definition_change)} />
     </section>`}
-    ${open && html`<${Actions} approval=${approval} me=${me ?? person} onAsk=${setAsking} onDone=${done} />`}
-    ${open && asking === "approve" && html`<${Confirm} approval=${approval} onDone=${done} onClose=${() => setAsking(null)} />`}
+    ${open && html`<${Actions} approval=${approval} look=${look} me=${me ?? person} onAsk=${setAsking} onDone=${done} />`}
+    ${open && asking === "approve" && html`<${Confirm} approval=${approval} look=${look} onDone=${done} onClose=${() => setAsking(null)} />`}
     ${open && asking === "reject" && html`<${Reject} approval=${approval} onDone=${done} onClose=${() => setAsking(null)} />`}
     ${open && asking === "edit" && html`<${Edit} approval=${approval} onDone=${done} onClose=${() => setAsking(null)} />`}
   </article>`;
@@ -250,7 +258,7 @@ function Request({ approval }) {
   </a>`;
 }
 
-function ExactCall({ approval }) {
+function ExactCall({ approval, look }) {
   const edited = approval.edited_arguments;
   return html`<section>
     <h3>${edited ? "The call as it was approved" : "The exact call"}</h3>
@@ -258,11 +266,14 @@ function ExactCall({ approval }) {
       value=${edited ?? approval.arguments}
       before=${edited ? approval.arguments : null}
       schema=${approval.arguments_schema}
+      ...${look}
     />
-    <details>
-      <summary>As JSON</summary>
-      <${Json} value=${{ tool: approval.tool, arguments: edited ?? approval.arguments }} />
-    </details>
+    ${look.covered.length
+      ? null
+      : html`<details>
+          <summary>As JSON</summary>
+          <${Json} value=${{ tool: approval.tool, arguments: edited ?? approval.arguments }} />
+        </details>`}
   </section>`;
 }
 
@@ -311,36 +322,46 @@ function useDecision(approval, onDone) {
   return { busy, error, send };
 }
 
-function Actions({ approval, me, onAsk, onDone }) {
+const COVERED = "Show what looks like a secret first: it is part of what would run.";
+
+function Actions({ approval, look, me, onAsk, onDone }) {
   const { busy, error, send } = useDecision(approval, onDone);
   if (me?.rights && !me.rights.includes("approve")) {
     return html`<p class="notice">You can read this, but not decide it: that takes a key with the right “approve”.</p>`;
   }
+  const unread = look.covered.length > 0;
   const barred = approval.may_decide === false; // by whoever asked for it; they may still take it back
   return html`${barred ? html`<p class="notice"><${Bidi} text=${approval.why_not ?? "You may not approve this one."} /></p>` : null}
     <div class="approval-actions">
       ${barred
         ? null
-        : html`<${Button} tone="main" busy=${busy === "once"} onClick=${() => send("approve", {}, "once")}>Approve once<//>
-            ${approval.conversation
-              ? html`<${Button} busy=${busy === "conversation"} onClick=${() => send("approve", { for_conversation: true }, "conversation")}>
+        : html`<${Button} tone="main" busy=${busy === "once"} disabled=${unread} title=${unread ? COVERED : null} onClick=${() => send("approve", {}, "once")}>Approve once<//>
+            ${approval.conversation_target
+              ? html`<${Button} busy=${busy === "conversation"} disabled=${unread} title=${widened(approval)} onClick=${() => send("approve", { for_conversation: true }, "conversation")}>
                   Approve for this conversation
                 <//>`
               : null}
             <${Button} onClick=${() => onAsk("edit")}>Edit arguments…<//>`}
       <${Button} tone="bad" onClick=${() => onAsk("reject")}>Reject…<//>
       ${error ? html`<${Problem} error=${error} />` : null}
-    </div>`;
+    </div>
+    ${unread && !barred ? html`<p class="notice">${COVERED}</p>` : null}`;
 }
 
-function Confirm({ approval, onDone, onClose }) {
+/** Which further calls an approval for the conversation covers. */
+function widened({ tool, arguments: given, conversation_target: same }) {
+  const all = same.length === Object.keys(given).length;
+  return all ? `Also the same call of ${tool} again` : `Also further calls of ${tool} with the same ${same.join(", ")}`;
+}
+
+function Confirm({ approval, look, onDone, onClose }) {
   const { busy, error, send } = useDecision(approval, onDone);
   return html`<${Dialog} title="Approve this call?" onClose=${onClose}>
     <p><code>${approval.tool}</code> ${EFFECTS[approval.effect]?.words}.</p>
-    <${Arguments} value=${approval.arguments} schema=${approval.arguments_schema} />
+    <${Arguments} value=${approval.arguments} schema=${approval.arguments_schema} ...${look} />
     ${error && html`<${Problem} error=${error} />`}
     <div class="dialog-actions">
-      <${Button} tone="main" busy=${busy} autofocus onClick=${() => send("approve")}>Approve once<//>
+      <${Button} tone="main" busy=${busy} disabled=${look.covered.length > 0} autofocus onClick=${() => send("approve")}>Approve once<//>
       <${Button} onClick=${onClose}>Not yet<//>
     </div>
   <//>`;
@@ -393,7 +414,7 @@ function Edit({ approval, onDone, onClose }) {
             fields=${fields}
             draft=${draft}
             errors=${meant.errors}
-            masked=${maskedNames(approval.masked)}
+            secret=${secretNames(approval.looks_secret)}
             onDraft=${(name, value) => setDraft((before) => ({ ...before, [name]: value }))}
           />`
         : html`<${Field} label="Arguments as JSON" error=${meant.error}>
@@ -411,9 +432,6 @@ function Edit({ approval, onDone, onClose }) {
     </form>
   <//>`;
 }
-
-/** The arguments that hold a mask somewhere: of `headers.authorization` and `keys[0]`, headers and keys. */
-export const maskedNames = (paths = []) => [...new Set(paths.map((path) => path.split(/[.[]/)[0]))];
 
 // ---- small parts ---------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 //
 // The form is a convenience. What is allowed is said by the server's own check of the edited call; here we
 // only catch what can be said at once, beside the field.
-import { Bidi, Field, Json, html, visible } from "../ui.js";
+import { Button, Field, Json, html, spelledOut, visible } from "../ui.js";
 
 // ---- reading a schema ----------------------------------------------------------------------------------
 
@@ -115,8 +115,16 @@ export function objectOf(text) {
 
 // ---- showing -------------------------------------------------------------------------------------------
 
-/** Every argument with its name; text as text, the rest as JSON. `before`: mark what differs from it. */
-export function Arguments({ value, schema, before }) {
+/** The arguments that hold what looks like a secret: of `/headers/authorization` and `/keys/0`, headers and keys. */
+export const secretNames = (pointers = []) => [
+  ...new Set(pointers.map((pointer) => pointer.split("/")[1].replaceAll("~1", "/").replaceAll("~0", "~"))),
+];
+
+/**
+ * Every argument with its name, exactly; text as text, the rest as JSON. `before`: mark what differs from it.
+ * `secret` names those that look like a secret; those in `covered` are shown when somebody asks (`onUncover(name)`).
+ */
+export function Arguments({ value, schema, before, secret = [], covered = [], onUncover }) {
   const names = Object.keys(value ?? {});
   if (!names.length) return html`<p class="faint">No arguments.</p>`;
   return html`<dl class="arguments">
@@ -124,27 +132,38 @@ export function Arguments({ value, schema, before }) {
       const changed = before && JSON.stringify(before[name]) !== JSON.stringify(value[name]);
       const about = schema?.properties?.[name]?.description;
       return html`<div key=${name} class=${changed ? "changed" : ""}>
-        <dt title=${about ?? ""}>${name}${changed && html` <small>edited</small>`}</dt>
+        <dt title=${about ?? ""}>
+          ${spelledOut(name)}${changed && html` <small>edited</small>`}
+          ${secret.includes(name) && html` <small class="looks-secret">looks like a secret</small>`}
+        </dt>
         <dd>
-          ${typeof value[name] === "string"
-            ? html`<pre class="argument-text" dir="auto"><${Bidi} text=${value[name]} /></pre>`
-            : value[name] !== null && typeof value[name] === "object"
-              ? html`<${Json} value=${value[name]} />`
-              : html`<code>${JSON.stringify(value[name])}</code>`}
+          ${covered.includes(name)
+            ? html`<${Button} onClick=${() => onUncover(name)}>Show ${spelledOut(name)}, covered: it looks like a secret<//>`
+            : html`<${Value} value=${value[name]} />`}
         </dd>
       </div>`;
     })}
   </dl>`;
 }
 
+function Value({ value }) {
+  if (value !== null && typeof value === "object") return html`<${Json} value=${value} />`;
+  if (typeof value !== "string") return html`<code>${JSON.stringify(value)}</code>`;
+  const lines = value.split("\n").length;
+  return html`<pre class="argument-text" dir="auto" tabindex="0"><bdi dir="auto">${spelledOut(value)}</bdi></pre>
+    ${lines > 12 || value.length > 1200
+      ? html`<small class="faint">${lines} lines, ${value.length} characters: scroll to read all of it</small>`
+      : null}`;
+}
+
 /** One field for each argument. `draft` is text by name; `onDraft(name, text)` hears every change. */
-export function ArgumentFields({ fields, draft, errors, masked = [], onDraft }) {
+export function ArgumentFields({ fields, draft, errors, secret = [], onDraft }) {
   return fields.map((field) => {
     const label = `${field.name}${field.required ? " (needed)" : ""}`;
     const text = draft[field.name];
     const hint = [
       field.schema.description,
-      masked.includes(field.name) && "Holds a secret that is not shown; left as it is, it stays as it was.",
+      secret.includes(field.name) && "Looks like a secret.",
       text !== undefined && visible(text) !== text && "Holds characters one cannot see.",
     ]
       .filter(Boolean)

@@ -16,6 +16,21 @@ export function visible(text) {
   });
 }
 
+// Everything that draws nothing or moves other text: for what a person decides about, joiners and marks too.
+const HIDDEN =
+  /[\p{Cc}\p{Cf}\p{Cn}\p{Co}\p{Cs}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\u{e0100}-\u{e01ef}]|(?! )\p{Zs}/gu;
+
+/** `text` with everything spelled out that cannot be seen, line ends too: "␊" and a new line. */
+export function spelledOut(text) {
+  return String(text ?? "").replace(HIDDEN, (character) => {
+    const code = character.codePointAt(0);
+    if (code === 0x0a) return "␊\n";
+    if (code < 0x20) return String.fromCodePoint(0x2400 + code);
+    if (code === 0x7f) return "␡";
+    return `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
+  });
+}
+
 /** Words in any script, each running in its own direction. `block`: a paragraph that keeps its lines. */
 export function Bidi({ text, block = false, class: name = "" }) {
   return block
