@@ -317,7 +317,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "T3": Requirement("Progress edits one message; long answers are split well"),
     "T4": Requirement("Files come in and go out through the store"),
     # X. Attacks to withstand
-    "X1": Requirement("What a server may ask in one call is bounded; a failed call fails alone", _OPEN),
+    "X1": Requirement("What a server may ask in one call is bounded; a failed call fails alone"),
     "X2": Requirement("Deciding about a call needs a secret that no model and no tool has", _OPEN),
     "X3": Requirement("A person who may approve a call sees its exact arguments"),
     "X4": Requirement("A grant covers its caller, its conversation, its tool and its target alone"),

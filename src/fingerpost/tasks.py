@@ -1,9 +1,10 @@
-"""Task groups left without being wrapped by them, cancel scopes for what happens often, work put aside."""
+"""Task groups and what runs in them, cancel scopes for what happens often, work put aside."""
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import cache
 from types import TracebackType
 from typing import TypeVar, TypeVarTuple
@@ -12,6 +13,11 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 from anyio.lowlevel import RunVar
+
+logger = logging.getLogger("fingerpost.tasks")
+
+FIRST_PAUSE_S = 0.1  # before something that broke is begun again
+LONGEST_PAUSE_S = 30.0
 
 R = TypeVar("R")
 Given = TypeVarTuple("Given")
@@ -40,6 +46,30 @@ def _scope_kind() -> type[anyio.CancelScope]:
 def cancel_scope(deadline: float = math.inf) -> anyio.CancelScope:
     """`anyio.CancelScope`, for every request and every call."""
     return _scope_kind()(deadline=deadline)
+
+
+async def contained(work: Callable[[*Given], Awaitable[object]], *given: *Given) -> None:
+    """Do this in a task group that others share: what goes wrong is logged, and ends this task alone."""
+    try:
+        await work(*given)
+    except Exception:
+        logger.exception("%s failed", getattr(work, "__qualname__", work))
+
+
+async def kept_up(work: Callable[[*Given], Awaitable[object]], *given: *Given) -> None:
+    """Do what goes on until it is cancelled; where it breaks it is logged, and begun again after a pause."""
+    pause = FIRST_PAUSE_S
+    while True:
+        began = anyio.current_time()
+        try:
+            await work(*given)
+            return
+        except Exception:
+            logger.exception("%s broke, and is begun again", getattr(work, "__qualname__", work))
+        if anyio.current_time() - began > LONGEST_PAUSE_S:
+            pause = FIRST_PAUSE_S
+        await anyio.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE_S)
 
 
 async def leave(

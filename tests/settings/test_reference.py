@@ -34,6 +34,9 @@ def test_the_bounds_on_what_a_server_may_send_are_widened_by_nobody_unnoticed() 
         "definition_bytes": 262_144,
         "schema_depth": 64,
         "response_bytes": 8_388_608,
+        "questions_per_call": 32,
+        "notices_per_call": 10_000,
+        "notice_bytes": 4_194_304,
         "stderr_bytes": 65_536,
         "reconnect_max": 60.0,
     }

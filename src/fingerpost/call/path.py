@@ -6,6 +6,7 @@ good or bad, is an `Outcome` of the same shape.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -36,7 +37,7 @@ from fingerpost.call.under_way import UnderWay
 from fingerpost.call.unseen import may_have_any
 from fingerpost.catalog import Absence, Catalog
 from fingerpost.catalog.links import may_have_more_fallbacks
-from fingerpost.errors import CallError, LimitReached, StoreError
+from fingerpost.errors import CallError, FingerpostError, LimitReached, StoreError
 from fingerpost.events import (
     AttemptFinished,
     CallEvent,
@@ -78,6 +79,8 @@ from fingerpost.servers import Servers
 from fingerpost.servers.caller import AWAITS, Passage
 from fingerpost.settings import RuleSettings, Settings
 from fingerpost.store import Store
+
+logger = logging.getLogger("fingerpost.call")
 
 GAVE_UP = "the caller gave up before the call was over"
 
@@ -168,6 +171,11 @@ class CallPath:
             outcome = await self._go(wish, context, endings, passage)
         except (StoreError, LimitReached) as error:  # nothing that needs a record runs without one
             outcome = endings.failure(wish.name, ErrorKind.UNAVAILABLE, str(error), fix=error.hint or "")
+        except FingerpostError:
+            raise
+        except Exception as error:
+            logger.exception("%s failed inside of Fingerpost", context.call_id)
+            outcome = self._broke(wish, context, endings, error)
         except anyio.get_cancelled_exc_class():  # what became of its attempt, the attempt's own event says
             tool = self._running.get(context.call_id, wish.name)
             gone = endings.failure(tool, ErrorKind.CANCELLED, GAVE_UP, detail=GAVE_UP)
@@ -178,6 +186,16 @@ class CallPath:
             self._contexts.pop(context.call_id, None)
         self._tell_end(context, outcome, began)
         return outcome
+
+    def _broke(self, wish: ToolCall, context: CallContext, endings: Endings, error: Exception) -> Outcome:
+        """A fault of ours in the middle of a call. It may have been sent."""
+        tool = self._running.get(context.call_id, wish.name)
+        card = self._catalog.whole.get(tool)
+        reads = card is None or card.effect_of(None) is Effect.READ
+        kind = ErrorKind.EXECUTION_FAILED if reads else ErrorKind.UNKNOWN
+        said = f"something went wrong inside Fingerpost ({type(error).__name__}); its log says what"
+        content = f"{tool}: {said}"
+        return endings.failure(tool, kind, content, detail=content)
 
     def context_of(self, call_id: str) -> CallContext | None:
         """Who makes a call that is under way: our own servers ask, to act for the same person."""

@@ -22,7 +22,7 @@ from fingerpost.insight.watch import Watch
 from fingerpost.records import Packet
 from fingerpost.store import Store
 from fingerpost.store.journal import Recorded
-from fingerpost.tasks import leave
+from fingerpost.tasks import kept_up, leave
 
 logger = logging.getLogger("fingerpost.insight")
 
@@ -43,7 +43,7 @@ class Ledger:
         """`live` (`router.live`) tells when something happened; what happened is read from the store."""
         ledger = cls(store, live)
         tasks = await anyio.create_task_group().__aenter__()
-        tasks.start_soon(ledger._tail.run)
+        tasks.start_soon(kept_up, ledger._tail.run)
         try:
             yield ledger
         except BaseException as error:

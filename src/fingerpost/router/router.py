@@ -73,6 +73,7 @@ from fingerpost.router.wanted import Asking, Circumstances, Wanted
 from fingerpost.servers import Servers, login
 from fingerpost.settings import ProfileFiles, Settings
 from fingerpost.store import Store
+from fingerpost.tasks import kept_up
 
 if TYPE_CHECKING:
     from fingerpost.llm import ChatModel, ModelPool
@@ -161,7 +162,7 @@ class Router:
             stack.push_async_callback(self._intake.save_pins)
             tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(tasks.cancel_scope.cancel)
-            tasks.start_soon(self._intake.keep_saving)
+            tasks.start_soon(kept_up, self._intake.keep_saving)
             self.servers = await stack.enter_async_context(servers)
             self.calls = CallPath(
                 catalog=self.catalog,
@@ -197,11 +198,11 @@ class Router:
             stack.push_async_callback(self._close_guide)
             self._tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(self._tasks.cancel_scope.cancel)
-            self._tasks.start_soon(keep_up, self.shutters.read, trust.read, self._read_preferences)
+            self._tasks.start_soon(kept_up, keep_up, self.shutters.read, trust.read, self._read_preferences)
             lease_s = self.settings.store.lease_seconds
             await self.store.instances.beat(self.instance, lease_s=lease_s)
             stack.push_async_callback(self._end_instance)
-            self._tasks.start_soon(partial(keep_alive, self.store, self.instance, lease_s=lease_s))
+            self._tasks.start_soon(kept_up, partial(keep_alive, self.store, self.instance, lease_s=lease_s))
             stack.push_async_callback(self.calls.under_way.end)  # while everything is there to record it
             self.background = await stack.enter_async_context(Background[Outcome]())
             self._stack = stack.pop_all()
@@ -248,7 +249,8 @@ class Router:
     def follow_profiles(self, files: ProfileFiles, *, every: float = LOOK_EVERY_S) -> None:
         """From now on, take up what changes in these files while we run."""
         self._check_open()
-        self._tasks.start_soon(partial(keep_reading, files, self.profiles, self._take_profiles, every=every))
+        reading = partial(keep_reading, files, self.profiles, self._take_profiles, every=every)
+        self._tasks.start_soon(kept_up, reading)
 
     def _take_profiles(self, changed: tuple[str, ...]) -> None:
         """Profiles changed: whoever is asked next is asked under the new ones."""

@@ -35,7 +35,7 @@ class Clock:
         self._patience = patience
         self._spare = (LONGEST - 1) * patience  # seconds that progress may still add
         self._until = until
-        self.loss: FingerpostError | None = None  # the connection went away under the request
+        self.loss: FingerpostError | None = None  # why the request was ended, where it was not the time
         self.stood = False  # somebody was asked: the request cannot be made anew
         self._waiting = 0
         self._seconds_left = math.inf

@@ -28,7 +28,7 @@ from fingerpost.servers.lifeline import Lifeline, Pace
 from fingerpost.servers.listing import read_listing
 from fingerpost.servers.rounds import through_rounds, wants_input
 from fingerpost.servers.session import RawSession
-from fingerpost.servers.talk import Progress, Talk, Talks
+from fingerpost.servers.talk import Progress, Quota, Talk, Talks
 from fingerpost.settings.model import LimitSettings
 
 # Without a handler of its own, what the library logs would land on the terminal of whoever uses us.
@@ -95,19 +95,22 @@ class Connection:
     ) -> dict[str, Any]:
         """The raw result. Raises our errors; a bound on the time is the caller's to set, by `clock`."""
         clock = clock or Clock()
-        result = await self._send(method, params, passage, on_progress, clock)
+        quota = Quota(self._spec.name, self._limits)
+        result = await self._send(method, params, passage, on_progress, clock, quota)
         if not self.modern or not wants_input(result):
             return result
         passage = passage or Passage()
         if passage.caller is not None and passage.caller.takes_rounds:
+            asked: object = result.get("inputRequests")
+            quota.count_questions(len(cast("JsonObject", asked)) if isinstance(asked, Mapping) else 0)
             return result
         if passage.caller is None and CALL_ID in (params.get("_meta") or ()):
             return result  # the request the call belongs to is asked, though nobody listens to the call
 
         async def send(passage: Passage | None) -> dict[str, Any]:
-            return await self._send(method, params, passage, on_progress, clock)
+            return await self._send(method, params, passage, on_progress, clock, quota)
 
-        return await through_rounds(self._spec.name, result, passage, clock, send)
+        return await through_rounds(self._spec.name, result, passage, clock, quota, send)
 
     async def _send(
         self,
@@ -116,12 +119,15 @@ class Connection:
         passage: Passage | None,
         on_progress: Progress | None,
         clock: Clock,
+        quota: Quota,
         *,
         ours: bool = False,
     ) -> dict[str, Any]:
         # Not counted up from 1: a server that answers with the wrong id must not hit another caller's.
         request = random_bits(52)
-        talk = Talk(self._spec.name, request, passage=passage, on_progress=on_progress, clock=clock)
+        talk = Talk(
+            self._spec.name, request, passage=passage, on_progress=on_progress, clock=clock, quota=quota
+        )
         token = request if talk.wants_progress else None
         stamped, headers = self._session.stamped(method, params, passage, token=token)
         if passage is not None and self._spec.forward_authorization:
@@ -130,10 +136,7 @@ class Connection:
                 headers["Authorization"] = own
         self._talks.open(talk, ours=ours)
         try:
-            if self._thin is None:
-                result = await self._session.ask(method, stamped, talk, headers=headers)
-            else:
-                result = await self._ask_thin(self._thin, method, stamped, talk, headers, clock)
+            result = await self._ask(self._thin or self._session, method, stamped, talk, headers, clock)
             talk.answered = True
             return result
         except ToolFailed:
@@ -145,23 +148,26 @@ class Connection:
         finally:
             self._talks.close(talk)
 
-    async def _ask_thin(
+    async def _ask(
         self,
-        thin: Thin,
+        way: Thin,
         method: str,
         params: Mapping[str, Any],
         talk: Talk,
         headers: Mapping[str, str],
         clock: Clock,
     ) -> dict[str, Any]:
-        """Whoever waits on a connection that goes away waits for nothing: its scope is cancelled."""
+        """Whoever waits on a connection that goes away waits for nothing: its scope is cancelled.
+
+        So is the scope of a request whose server went beyond its quota.
+        """
         if clock.scope is None:
             with anyio.CancelScope() as talk.scope:
-                return await thin.ask(method, params, talk, headers=headers)
-            raise _gone()
+                return await way.ask(method, params, talk, headers=headers)
+            raise talk.failure or _gone()
         talk.scope = clock.scope
         try:
-            return await thin.ask(method, params, talk, headers=headers)
+            return await way.ask(method, params, talk, headers=headers)
         except anyio.get_cancelled_exc_class():
             if talk.lost:
                 clock.loss = from_reply(self._spec.name, _gone(), loss=self.lifeline.setback)
@@ -203,7 +209,8 @@ class Connection:
         async def ask_page(cursor: str | None) -> dict[str, Any]:
             try:
                 params = {} if cursor is None else {"cursor": cursor}
-                return await self._send("tools/list", params, passage, None, Clock(), ours=True)
+                quota = Quota(self._spec.name, self._limits)
+                return await self._send("tools/list", params, passage, None, Clock(), quota, ours=True)
             except ToolFailed as error:
                 if error.code == METHOD_NOT_FOUND and cursor is None:
                     return {"tools": []}
@@ -224,7 +231,8 @@ class Connection:
 
     async def fetch(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Ask on our own behalf. Raises our errors."""
-        return await self._send(method, params, None, None, Clock(), ours=True)
+        quota = Quota(self._spec.name, self._limits)
+        return await self._send(method, params, None, None, Clock(), quota, ours=True)
 
     async def probe(self) -> None:
         """Ask for a sign of life; an error the server itself sends is one."""

@@ -83,6 +83,9 @@ class Shelf:
                 except FingerpostError as error:
                     logger.debug("%s: its %s could not be listed: %s", self._server, kind, error)
                     failed.add(kind)
+                except Exception:
+                    logger.exception("%s: its %s could not be listed", self._server, kind)
+                    failed.add(kind)
             self.stocked.set()
             failures = failures + 1 if failed else 0
             if failed and failures < MOST_ATTEMPTS:

@@ -50,7 +50,7 @@ from fingerpost.servers.supervisor import Shared, Supervisor
 from fingerpost.servers.talk import Progress
 from fingerpost.servers.watches import SUBSCRIBE, UNSUBSCRIBE
 from fingerpost.settings.model import LimitSettings
-from fingerpost.tasks import aside, leave
+from fingerpost.tasks import aside, contained, kept_up, leave
 
 READS = frozenset({"resources/read", "prompts/get", "completion/complete"})
 
@@ -65,7 +65,7 @@ class _Run:
     async def __call__(self, supervisor: Supervisor) -> None:
         try:
             with self._scope:
-                await supervisor.run()
+                await kept_up(supervisor.run)
         finally:
             self._over.set()
 
@@ -373,7 +373,7 @@ class Servers:
         async with anyio.create_task_group() as tasks:
             for supervisor in self._supervisors.values():
                 if supervisor.askable and supervisor.wants_own_keys:
-                    tasks.start_soon(ask, supervisor)
+                    tasks.start_soon(contained, ask, supervisor)
         return tuple(sorted(found))
 
     def look_again(self) -> None:
@@ -386,7 +386,7 @@ class Servers:
         with anyio.move_on_after(timeout):
             async with anyio.create_task_group() as tasks:
                 for supervisor in self._supervisors.values():
-                    tasks.start_soon(supervisor.look_now)
+                    tasks.start_soon(contained, supervisor.look_now)
 
     async def probe(self, name: str, *, timeout: float) -> None:
         """Ask for a sign of life, where there is a connection: `latency` tells how long it took."""

@@ -17,10 +17,9 @@ from fingerpost.errors import ServerReplyInvalid
 from fingerpost.records import Json, JsonObject
 from fingerpost.servers.caller import Passage
 from fingerpost.servers.clock import Clock
-from fingerpost.servers.talk import put_question
+from fingerpost.servers.talk import Quota, put_question
 
 MOST_ROUNDS = 10
-MOST_QUESTIONS = 32  # in one round
 FIRST_PAUSE = 0.05  # when a server wants nothing but to be asked again
 LONGEST_PAUSE = 0.25
 
@@ -32,7 +31,7 @@ def wants_input(result: Mapping[str, Any]) -> bool:
 
 
 async def through_rounds(
-    server: str, first: dict[str, Any], passage: Passage, clock: Clock, send: Send
+    server: str, first: dict[str, Any], passage: Passage, clock: Clock, quota: Quota, send: Send
 ) -> dict[str, Any]:
     """Ask, answer and send again until there is a result. Raises our errors."""
     result, pause = first, FIRST_PAUSE
@@ -43,7 +42,7 @@ async def through_rounds(
             raise _odd(server, "its requestState is not text")
         answers: JsonObject | None = None
         if questions:
-            answers = await _answers(server, questions, passage, clock)
+            answers = await _answers(server, questions, passage, clock, quota)
         else:
             await anyio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
@@ -53,13 +52,14 @@ async def through_rounds(
     raise _odd(server, f"it still wanted input after {MOST_ROUNDS} rounds")
 
 
-async def _answers(server: str, questions: object, passage: Passage, clock: Clock) -> JsonObject:
+async def _answers(
+    server: str, questions: object, passage: Passage, clock: Clock, quota: Quota
+) -> JsonObject:
     """One after the other: a person reads one question at a time."""
     if not isinstance(questions, Mapping):
         raise _odd(server, "its inputRequests are not an object")
     asked = cast("Mapping[str, object]", questions)
-    if len(asked) > MOST_QUESTIONS:
-        raise _odd(server, f"it asked more than {MOST_QUESTIONS} questions at once")
+    quota.count_questions(len(asked))
     answers: dict[str, Json] = {}
     for name, question in asked.items():
         if not isinstance(question, Mapping):

@@ -11,11 +11,13 @@ our own environment holds other servers' secrets.
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 from anyio.abc import ByteReceiveStream, Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -27,6 +29,7 @@ from mcp_types import (
     JSONRPCError,
     JSONRPCNotification,
     JSONRPCRequest,
+    JSONRPCResponse,
     RequestId,
 )
 
@@ -37,12 +40,16 @@ from fingerpost.servers.guard import guard
 from fingerpost.servers.lifeline import STRAYS_HINT, Lifeline, Setback
 from fingerpost.servers.process import end, exits_within, how_it_ended, let_go, spawn
 from fingerpost.servers.ring import LineEdges, LineSplitter, LineTooLong
+from fingerpost.servers.talk import OwedAnswers
 from fingerpost.servers.wire import Unreadable, answered_by, as_message, read_envelope
 from fingerpost.settings.model import LimitSettings
+
+logger = logging.getLogger("fingerpost.servers")
 
 EXIT_WATCH = 0.5  # a dead parent whose children keep the pipes open is seen after this
 LAST_WORDS = 0.2  # for what a dead child still has in its stderr pipe
 MOST_PASSED_OVER = 16  # times the limit for one reply; a child that goes on beyond is stopped
+TURN = 100  # lines that are read before others have a turn
 WRITE_QUEUE = 256  # messages; a child that does not read must not hold up whoever gives up on it
 
 Streams = tuple[
@@ -103,6 +110,7 @@ class Child:
         self._lifeline = lifeline
         self._waiting: dict[RequestId, None] = {}
         self._asked: dict[RequestId, _Waiter] = {}
+        self._owed = OwedAnswers(spec.name)
         self._stopped = False
         self._said_all = anyio.Event()
         self._to_session, self.incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -119,12 +127,14 @@ class Child:
         told = False  # whether the caller knows whose reply is being passed over
         try:
             async for chunk in _chunks(self._process.stdout):
-                for line in splitter.feed(chunk):
+                for number, line in enumerate(splitter.feed(chunk), 1):
                     if not isinstance(line, LineEdges):
                         await self._deliver(line)
                     elif not told:
                         await self._refuse(line)
                     told = False
+                    if number % TURN == 0:
+                        await anyio.lowlevel.checkpoint()
                 if splitter.overlong is not None and not told:
                     told = await self._refuse(splitter.overlong)
             if splitter.rest.strip():
@@ -147,11 +157,14 @@ class Child:
         assert self._process.stdin is not None
         with contextlib.suppress(anyio.ClosedResourceError):
             async for item in self._from_session:
-                data = item if isinstance(item, bytes) else self._encoded(item)
                 try:
-                    await self._process.stdin.send(data)
+                    await self._process.stdin.send(item if isinstance(item, bytes) else self._encoded(item))
                 except (anyio.BrokenResourceError, OSError):
                     return  # its end of the pipe is closed; reading its stdout tells the rest
+                except Exception:
+                    logger.exception("%s could not be told something", self._spec.name)
+                if not isinstance(item, bytes) and isinstance(item.message, JSONRPCResponse | JSONRPCError):
+                    self._owed.settle(item.message.id)
 
     async def watch_exit(self) -> None:
         """A child may die while one of its own children keeps the pipes open: no end of file comes then."""
@@ -169,9 +182,15 @@ class Child:
             message = await read_envelope(line)
             if self._settled(message):
                 return
-            await self._to_session.send(SessionMessage(as_message(message)))
+            parsed = as_message(message)
         except Unreadable as why:
             await self._deliver_unreadable(line, str(why))
+            return
+        if isinstance(parsed, JSONRPCRequest) and not self._owed.admits(parsed.id):
+            return
+        if isinstance(parsed, JSONRPCNotification) and parsed.method == "notifications/cancelled":
+            self._owed.settle((parsed.params or {}).get("requestId"))
+        await self._to_session.send(SessionMessage(parsed))
 
     async def _refuse(self, edges: bytes) -> bool:
         """Fail the request that a reply too large is for. Whether it was found: its id may come last."""

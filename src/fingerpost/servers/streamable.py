@@ -8,14 +8,22 @@ ended all calls of a server, statuses lost their number, and sizes had no bound.
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import anyio
 import httpx2
 from anyio.abc import TaskGroup
 from mcp.client.auth.exceptions import OAuthFlowError
-from mcp.client.streamable_http import RequestContext, StreamableHTTPTransport
+from mcp.client.streamable_http import (
+    DEFAULT_RECONNECTION_DELAY_MS,
+    LAST_EVENT_ID,
+    MAX_RECONNECTION_ATTEMPTS,
+    RequestContext,
+    StreamableHTTPTransport,
+)
 from mcp.shared._context_streams import (
     ContextReceiveStream,
     ContextSendStream,
@@ -37,6 +45,7 @@ from fingerpost.errors import FingerpostError
 from fingerpost.records import ServerSpec
 from fingerpost.servers.failures import (
     as_reply,
+    from_exception,
     from_http,
     in_a_later_round,
     readable,
@@ -46,9 +55,11 @@ from fingerpost.servers.failures import (
 from fingerpost.servers.lifeline import Lifeline
 from fingerpost.servers.replies import EVENTS, JSON, NO_REPLY, Replies, kind_of, says_session_lost
 from fingerpost.servers.sse import EventTooLarge, read_events
-from fingerpost.servers.talk import Talks
+from fingerpost.servers.talk import OwedAnswers, Talks
 from fingerpost.servers.wire import Unreadable, parse_message
 from fingerpost.settings.model import LimitSettings
+
+logger = logging.getLogger("fingerpost.servers")
 
 NOTICE_SECONDS = (
     5.0  # a notification needs no answer; a server that does not take it must not hold up the rest
@@ -92,6 +103,14 @@ async def http_transport(
             tasks.cancel_scope.cancel()
 
 
+@dataclass(slots=True)
+class _StreamPlace:
+    """How far the standing stream was read."""
+
+    last_id: str | None = None
+    retry_ms: int = DEFAULT_RECONNECTION_DELAY_MS
+
+
 class Transport(StreamableHTTPTransport):
     """The library's transport, with our own handling of every POST."""
 
@@ -105,12 +124,39 @@ class Transport(StreamableHTTPTransport):
         self._lifeline = lifeline
         self._replies = Replies(spec.name, lifeline)
         self._talks = talks
+        self._owed = OwedAnswers(spec.name)
         self.tasks = tasks
         self.greeted = anyio.Event()  # the handshake is over, and the server was told so
 
     async def handle_get_stream(self, client: httpx2.AsyncClient, read_stream_writer: Writer) -> None:
-        await super().handle_get_stream(client, read_stream_writer)
+        """Hold the standing stream. The library's own way comes back without a pause for `retry: 0`."""
+        place = _StreamPlace()
+        failures = 0
+        while failures < MAX_RECONNECTION_ATTEMPTS and self.session_id is not None:
+            try:
+                if not await self._read_standing(client, read_stream_writer, place):
+                    break
+                failures = 0
+            except Exception:  # whatever is wrong with the stream, calls go on without it
+                logger.debug("%s: the standing stream broke", self._server, exc_info=True)
+                failures += 1
+            await anyio.sleep(max(place.retry_ms, SHORTEST_RETRY_MS) / 1000)
         self._lifeline.doubt()  # either the server has no such stream, or it went away
+
+    async def _read_standing(self, client: httpx2.AsyncClient, writer: Writer, place: _StreamPlace) -> bool:
+        """Read it once to its end. False: the server has none. Raises whatever goes wrong with it."""
+        headers = self._prepare_headers() | {"accept": EVENTS}
+        if place.last_id is not None:
+            headers[LAST_EVENT_ID] = place.last_id
+        async with stream_within_origin(client, "GET", self.url, headers=headers) as response:
+            if response.status_code != 200 or kind_of(response.headers.get("content-type", "")) != EVENTS:
+                return False
+            events = read_events(response.aiter_bytes(), event_limit=self._limit, whole_limit=None)
+            async for event in events:
+                place.last_id = event.event_id or place.last_id
+                place.retry_ms = place.retry_ms if event.retry_ms is None else event.retry_ms
+                await self._take_event(event.kind, event.data, writer, None)
+        return True
 
     def _consume_modern_cancellation(self, session_message: SessionMessage) -> bool:
         swallowed = super()._consume_modern_cancellation(session_message)
@@ -141,11 +187,22 @@ class Transport(StreamableHTTPTransport):
             await self._fail(ctx, message.id, lost)
         except OAuthFlowError as error:
             await self._fail(ctx, message.id, sign_in_needed(self._server, readable(str(error))))
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            raise  # the session is gone
+        except Exception as error:
+            # Left to the library, it would end the connection of everybody.
+            logger.exception("a request to %s failed in an unexpected way", self._server)
+            await self._fail(ctx, message.id, from_exception(self._server, error))
 
     async def _post_notice(self, ctx: RequestContext, message: JSONRPCMessage) -> None:
-        with anyio.move_on_after(NOTICE_SECONDS), contextlib.suppress(httpx2.HTTPError, OAuthFlowError):
-            async with self._post(ctx, message):
-                pass
+        try:
+            with anyio.move_on_after(NOTICE_SECONDS), contextlib.suppress(httpx2.HTTPError, OAuthFlowError):
+                async with self._post(ctx, message):
+                    pass
+        except Exception:
+            logger.exception("%s could not be told something", self._server)
+        if isinstance(message, JSONRPCResponse | JSONRPCError):
+            self._owed.settle(message.id)
         if isinstance(message, JSONRPCNotification) and message.method == "notifications/initialized":
             self.greeted.set()
 
@@ -199,6 +256,10 @@ class Transport(StreamableHTTPTransport):
             # Only here is it known which request it belongs to.
             self._talks.notice(message.method, message.params, self.tasks.start_soon, of=request)
             return False
+        if isinstance(message, JSONRPCRequest) and not self._owed.admits(message.id):
+            return False
+        if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            self._owed.settle((message.params or {}).get("requestId"))
         await writer.send(SessionMessage(message, ServerMessageMetadata(related_request_id=request)))
         return is_reply
 

@@ -46,6 +46,7 @@ from fingerpost.servers.own_lists import CONNECT_NOTE, NOTE, REFUSALS, OwnLists
 from fingerpost.servers.ring import Ring
 from fingerpost.servers.standing import Standing, flaw_of
 from fingerpost.servers.watches import Watches
+from fingerpost.tasks import kept_up
 
 logger = logging.getLogger("fingerpost.servers")
 
@@ -233,7 +234,7 @@ class Supervisor:
         self._list_begun = False
         if connection.modern and any(map(connection.announces, ANNOUNCED)):
             subscribed = anyio.Event()
-            tasks.start_soon(self._listen, connection, subscribed)
+            tasks.start_soon(kept_up, self._listen, connection, subscribed)
             with anyio.move_on_after(SUBSCRIBE_SECONDS):
                 await subscribed.wait()
 
@@ -321,11 +322,12 @@ class Supervisor:
         self.standing.move(ServerState.READY if reason is None else ServerState.DEGRADED, reason)
 
     async def _serve(self, connection: Connection, tasks: TaskGroup) -> None:
-        tasks.start_soon(self._follow_changes, connection)
-        tasks.start_soon(self.shelf.follow, connection)
-        tasks.start_soon(self.watches.follow, connection, tasks)
+        # Each begins anew where it breaks: calls under way on this connection are not to suffer from it.
+        tasks.start_soon(kept_up, self._follow_changes, connection)
+        tasks.start_soon(kept_up, self.shelf.follow, connection)
+        tasks.start_soon(kept_up, self.watches.follow, connection, tasks)
         if self.spec.transport in ("http", "sse"):
-            tasks.start_soon(keep_probing, connection)
+            tasks.start_soon(kept_up, keep_probing, connection)
         await connection.lifeline.ended.wait()
         self.connection = None
         await connection.last_answers()

@@ -21,12 +21,16 @@ from typing import Any, Protocol, cast
 import anyio
 from mcp.shared.dispatcher import as_request_id, coerce_request_id
 from mcp.shared.exceptions import MCPError
-from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND, RequestId
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RequestId
 
-from fingerpost.errors import FingerpostError, ToolFailed
+from fingerpost.errors import FingerpostError, LimitReached, ToolFailed
 from fingerpost.records import Json, JsonObject
+from fingerpost.records.json import MAX_DEPTH, check_json
 from fingerpost.servers.caller import CallerSide, Passage
 from fingerpost.servers.clock import Clock
+from fingerpost.servers.soundness import plainly_sound
+from fingerpost.servers.wire import encode
+from fingerpost.settings.model import LimitSettings
 
 logger = logging.getLogger("fingerpost.servers")
 
@@ -39,6 +43,7 @@ EVERYBODYS = frozenset(
 )
 QUESTIONS = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
 WAITING_NOTICES = 1000  # for a caller who reads slower than the server writes; the oldest go first
+MOST_OWED = 256  # requests of a server, on one connection, that wait for our answers
 FLUSH_SECONDS = 5.0  # for notices that came before the result
 GIVEN_UP_SECONDS = 300.0  # how long a server may be at work on what it never answered
 ANSWERED_SECONDS = 5.0  # how late something may come that was said before an answer
@@ -58,6 +63,56 @@ class Progress(Protocol):
     async def __call__(self, progress: float, total: float | None, message: str | None) -> None: ...
 
 
+class Quota:
+    """What a server may ask and send besides its answer, counted over one call and all its rounds.
+
+    Every method raises `LimitReached`, which names the limit, and says why a message cannot be carried.
+    """
+
+    __slots__ = ("_bytes", "_limits", "_notices", "_questions", "_server")
+
+    def __init__(self, server: str, limits: LimitSettings) -> None:
+        self._server = server
+        self._limits = limits
+        self._questions = self._notices = self._bytes = 0
+
+    def count_question(self, params: JsonObject) -> str | None:
+        """One more question. What is wrong with it, if anything is."""
+        self.count_questions(1)
+        return self._weigh(params)
+
+    def count_questions(self, number: int) -> None:
+        """So many more questions, asked by a result."""
+        self._questions += number
+        most = self._limits.questions_per_call
+        if self._questions > most:
+            raise self._exceeded(f"asked more than {most:,} questions", "questions_per_call")
+
+    def count_notice(self, params: JsonObject) -> str | None:
+        """One more notification, or a ping. What is wrong with it, if anything is."""
+        self._notices += 1
+        most = self._limits.notices_per_call
+        if self._notices > most:
+            raise self._exceeded(f"sent more than {most:,} notifications and pings", "notices_per_call")
+        return self._weigh(params)
+
+    def _weigh(self, params: JsonObject) -> str | None:
+        data = plainly_sound(params, MAX_DEPTH)
+        if data is None:
+            if (fault := check_json(params)) is not None:
+                return fault
+            data = encode(params)
+        self._bytes += len(data)
+        most = self._limits.notice_bytes
+        if self._bytes > most:
+            raise self._exceeded(f"sent more than {most:,} bytes besides its answer", "notice_bytes")
+        return None
+
+    def _exceeded(self, what: str, name: str) -> LimitReached:
+        hint = f"raise limits.{name} if this server may do so"
+        return LimitReached(f"{self._server} {what} in one call", hint=hint)
+
+
 class Talk:
     """The side talk of one request."""
 
@@ -69,10 +124,13 @@ class Talk:
         passage: Passage | None = None,
         on_progress: Progress | None = None,
         clock: Clock | None = None,
+        quota: Quota | None = None,
     ) -> None:
         self.request = request
         self.scope: anyio.CancelScope | None = None  # cancelled when the connection is gone
         self.lost = False
+        self.failure: LimitReached | None = None  # the server went beyond its quota: the request is over
+        self._quota = quota or Quota(server, LimitSettings())
         self.answered = False  # by the server
         self._server = server
         self._caller = passage.caller if passage is not None else None
@@ -94,6 +152,32 @@ class Talk:
 
     async def hear(self, method: str, params: JsonObject) -> None:
         """Pass a notification on. What the caller does with it never harms the request."""
+        if (admitted := self.admitted(method, params)) is not None:
+            await self._pass_on(method, admitted)
+
+    def admitted(self, method: str, params: JsonObject) -> JsonObject | None:
+        """What is passed on of a notification, or of a ping; None: nothing. One too many ends the request."""
+        if self.failure is not None:
+            return None
+        try:
+            fault = self._quota.count_notice(params)
+        except LimitReached as error:
+            self._fail(error)
+            return None
+        if fault is None:
+            return params
+        if method == PROGRESS:  # a bad total leaves the rest of it
+            return {name: value for name, value in params.items() if check_json({name: value}) is None}
+        logger.debug("a notice of %s was dropped: it %s", self._server, fault)
+        return None
+
+    def _fail(self, error: LimitReached) -> None:
+        """End the request with this error, wherever it waits."""
+        self.failure = self.clock.loss = error
+        if self.scope is not None:
+            self.scope.cancel()
+
+    async def _pass_on(self, method: str, params: JsonObject) -> None:
         try:
             if method == PROGRESS:
                 await self._progress(params)
@@ -117,7 +201,9 @@ class Talk:
 
     def push(self, method: str, params: JsonObject, spawn: Spawn) -> None:
         """Like `hear`, for those who must not wait. Order is kept."""
-        self._notices.append((method, params))
+        if (admitted := self.admitted(method, params)) is None:
+            return
+        self._notices.append((method, admitted))
         if self._pumping is None:
             self._pumping = anyio.CancelScope()
             self._quiet = anyio.Event()
@@ -128,7 +214,7 @@ class Talk:
         try:
             with self._pumping:
                 while self._notices:
-                    await self.hear(*self._notices.popleft())
+                    await self._pass_on(*self._notices.popleft())
         finally:
             self._pumping = None
             if self._quiet is not None:
@@ -159,12 +245,34 @@ class Talk:
 
     async def answer(self, method: str, params: JsonObject) -> JsonObject:
         """The caller's answer to a question of the server. Raises `MCPError` for the server."""
+        if (refusal := self.refusal_of_question(params)) is not None:
+            raise refusal
+        return await self.put(method, params)
+
+    async def put(self, method: str, params: JsonObject) -> JsonObject:
+        """The same for a question that was counted already."""
+        if self.failure is not None:
+            raise MCPError(INTERNAL_ERROR, str(self.failure))
         try:
             return await put_question(self._server, self._caller, method, params, self.clock)
         except ToolFailed as error:
             raise MCPError(error.code, str(error), error.data) from error
         except FingerpostError as error:
             raise MCPError(INTERNAL_ERROR, str(error)) from error
+        except Exception as error:
+            logger.exception("a question of %s could not be put", self._server)
+            raise MCPError(INTERNAL_ERROR, f"{method!r:.80} could not be passed on") from error
+
+    def refusal_of_question(self, params: JsonObject) -> MCPError | None:
+        """Count a question; why it is not put, for the server. One too many ends the request as well."""
+        if self.failure is None:
+            try:
+                fault = self._quota.count_question(params)
+            except LimitReached as error:
+                self._fail(error)
+            else:
+                return None if fault is None else MCPError(INVALID_PARAMS, f"the question {fault}")
+        return MCPError(INTERNAL_ERROR, str(self.failure))
 
 
 async def put_question(
@@ -197,6 +305,7 @@ class Talks:
         self._given_up: dict[str | None, float] = {}
         self._answered: dict[str | None, float] = {}
         self._last_closed: anyio.Event | None = None  # where somebody waits for it
+        self._told_ambiguous = False  # that a question could not be put
         self._ours: dict[RequestId, Talk] = {}  # on our own behalf: what a server asks is not about them
 
     def __len__(self) -> int:
@@ -305,6 +414,8 @@ class Talks:
     ) -> dict[str, Any]:
         """Answer a request of the server. Raises `MCPError`."""
         if method == "ping":
+            if of is not None and (talk := self.of(of)) is not None:
+                talk.admitted(method, {})
             return {}
         talks = self._asked_about(method, of)
         with ExitStack() as stopped:
@@ -322,7 +433,10 @@ class Talks:
         if method not in QUESTIONS or not callers:
             return nobody
         if len(callers) > 1:
-            logger.warning(AMBIGUOUS, self._server, method, len(callers))
+            # Once: how often it asks so is the server's choice, and a log is not its to fill.
+            level = logging.DEBUG if self._told_ambiguous else logging.WARNING
+            self._told_ambiguous = True
+            logger.log(level, AMBIGUOUS, self._server, method, len(callers))
             message = (
                 f"{method} cannot be answered: it names no request, and those of {len(callers)} callers run "
                 "or were given up lately"
@@ -330,6 +444,31 @@ class Talks:
             raise MCPError(METHOD_NOT_FOUND, message)
         [caller] = callers
         return self._of(caller) or nobody
+
+
+class OwedAnswers:
+    """Requests of a server that were not answered yet, on one connection.
+
+    A server that asks on without taking our answers would have them pile up here: what it asks beyond a
+    number of open requests, and under an id that is open already, is dropped.
+    """
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._open: set[RequestId] = set()
+
+    def admits(self, request: RequestId) -> bool:
+        """Whether a request is taken."""
+        if request in self._open or len(self._open) >= MOST_OWED:
+            logger.debug("%s: a request was dropped, %d are open", self._server, len(self._open))
+            return False
+        self._open.add(request)
+        return True
+
+    def settle(self, request: object) -> None:
+        """It was answered, or the server withdrew it."""
+        if (known := as_request_id(request)) is not None:
+            self._open.discard(known)
 
 
 def _forget(lately: dict[str | None, float], now: float) -> None:

@@ -8,11 +8,13 @@ Bounds and reasons are those of `streamable`.
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 from mcp.client.streamable_http import (
     DEFAULT_RECONNECTION_DELAY_MS,
@@ -39,9 +41,13 @@ from fingerpost.servers.talk import Talk, Talks
 from fingerpost.servers.wire import Unreadable, encode, read_envelope
 from fingerpost.settings.model import LimitSettings
 
+logger = logging.getLogger("fingerpost.servers")
+
 FIRST_PAUSE = 0.1  # before asking for the rest of a stream, whatever the server says; twice as long each time
 LONGEST_PAUSE = 0.8
 MOST_EMPTY = 8  # answers in a row without anything new, to whoever asks for the rest
+MOST_PINGS = 8  # of one request that are being answered; those beyond are not
+TURN = 100  # events of a stream that are read before others have a turn
 
 
 @dataclass(slots=True)
@@ -51,8 +57,11 @@ class _Place:
     last_id: str | None = None
     retry_ms: int | None = None
     news: int = 0  # how many events came that had not come before
+    events: int = 0  # how many came at all
+    pings: int = 0  # that are being answered
 
     def note(self, event: StreamEvent) -> None:
+        self.events += 1
         if event.event_id != self.last_id if event.event_id else event.data:
             self.news += 1
         self.last_id = event.event_id or self.last_id
@@ -208,16 +217,27 @@ class ThinHttp:
     async def _read_events(
         self, events: Events, talk: Talk, place: _Place, headers: Mapping[str, str]
     ) -> dict[str, Any] | None:
+        found = await self._read_until_asked(events, talk, place)
+        if found is None or "method" not in found:
+            return found
+        return await self._read_answering(events, talk, place, headers, found)
+
+    async def _read_until_asked(self, events: Events, talk: Talk, place: _Place) -> dict[str, Any] | None:
+        """The reply, or a question of the server, whichever comes first; notifications are passed on."""
         while (event := await events.next()) is not None:
             place.note(event)
+            if place.events % TURN == 0:
+                await anyio.lowlevel.checkpoint()
             message = await self._message(event)
             if message is None:
                 continue
             if "method" not in message:
                 return self._own(message, talk.request)
             if "id" in message:
-                return await self._read_answering(events, talk, place, headers, message)
+                return message
             await self._talks.take_notice(message["method"], message.get("params") or {}, talk)
+            if talk.failure is not None:
+                raise talk.failure
         return None
 
     async def _read_answering(
@@ -226,20 +246,40 @@ class ThinHttp:
         talk: Talk,
         place: _Place,
         headers: Mapping[str, str],
-        question: dict[str, Any],
+        asked: dict[str, Any] | None,
     ) -> dict[str, Any] | None:
-        """Go on reading while a question is answered: the server may have more to say, or give up waiting."""
-        outcome: dict[str, Any] | Exception | None = None
+        """Go on reading while questions are answered: the server may have more to say, or give up waiting."""
+        error: Exception | None = None
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._answer, question, talk, headers)
             try:
-                outcome = await self._read_events(events, talk, place, headers)
-            except (FingerpostError, OSError, EventTooLarge) as error:
-                outcome = error  # out of the group as itself, not as a group
+                while asked is not None and "method" in asked:
+                    self._take_question(asked, talk, place, headers, tasks)
+                    asked = await self._read_until_asked(events, talk, place)
+            except Exception as raised:  # noqa: BLE001 - out of the group as itself, not as a group
+                error = raised
             tasks.cancel_scope.cancel()
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
+        if error is not None:
+            raise error
+        return asked
+
+    def _take_question(
+        self,
+        question: dict[str, Any],
+        talk: Talk,
+        place: _Place,
+        headers: Mapping[str, str],
+        tasks: TaskGroup,
+    ) -> None:
+        """Have it answered. Raises `LimitReached` for one too many."""
+        if question["method"] == "ping":
+            if talk.admitted("ping", {}) is not None and place.pings < MOST_PINGS:
+                place.pings += 1
+                tasks.start_soon(self._answer_ping, question, place, headers)
+        else:
+            refusal = talk.refusal_of_question(question.get("params") or {})
+            tasks.start_soon(self._answer, question, refusal, talk, headers)
+        if talk.failure is not None:
+            raise talk.failure
 
     async def _message(self, event: StreamEvent) -> dict[str, Any] | None:
         if event.kind != "message" or not event.data:
@@ -280,28 +320,40 @@ class ThinHttp:
 
     # -- what we send besides -----------------------------------------------------------------------
 
-    async def _answer(self, question: dict[str, Any], talk: Talk, headers: Mapping[str, str]) -> None:
+    async def _answer(
+        self, question: dict[str, Any], refusal: MCPError | None, talk: Talk, headers: Mapping[str, str]
+    ) -> None:
         reply: dict[str, Any] = {"jsonrpc": "2.0", "id": question["id"]}
         try:
-            params: dict[str, Any] = question.get("params") or {}
-            if question["method"] == "ping":
-                reply["result"] = {}
-            else:
-                reply["result"] = await talk.answer(question["method"], params)
+            if refusal is not None:
+                raise refusal
+            reply["result"] = await talk.put(question["method"], question.get("params") or {})
         except MCPError as error:
             reply["error"] = error.error.model_dump(mode="json", exclude_none=True)
         await self._notice(reply, headers)
+
+    async def _answer_ping(self, ping: dict[str, Any], place: _Place, headers: Mapping[str, str]) -> None:
+        try:
+            await self._notice({"jsonrpc": "2.0", "id": ping["id"], "result": {}}, headers)
+        finally:
+            place.pings -= 1
 
     async def _call_off(self, request: RequestId, headers: Mapping[str, str]) -> None:
         params = {"requestId": request, "reason": "the caller no longer waits"}
         await self._notice({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}, headers)
 
     async def _notice(self, message: Mapping[str, Any], headers: Mapping[str, str]) -> None:
-        with anyio.move_on_after(NOTICE_SECONDS), contextlib.suppress(OSError, FingerpostError):
-            answer = await self._posting.post(encode(message), headers)
-            try:
-                await answer.whole()
-            except BaseException:
-                answer.drop()
-                raise
-            answer.keep()
+        """Send what needs no answer. It runs beside others: whatever goes wrong with it ends here."""
+        try:
+            with anyio.move_on_after(NOTICE_SECONDS):
+                answer = await self._posting.post(encode(message), headers)
+                try:
+                    await answer.whole()
+                except BaseException:
+                    answer.drop()
+                    raise
+                answer.keep()
+        except (OSError, FingerpostError):
+            pass
+        except Exception:
+            logger.exception("%s could not be told something", self._server)

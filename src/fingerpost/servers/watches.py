@@ -19,6 +19,7 @@ from fingerpost.servers.caller import Passage
 from fingerpost.servers.connection import Connection
 from fingerpost.servers.failures import from_reply
 from fingerpost.servers.lifeline import Pace
+from fingerpost.tasks import contained
 
 SUBSCRIBE = "resources/subscribe"
 UNSUBSCRIBE = "resources/unsubscribe"
@@ -111,7 +112,7 @@ class Watches:
             scope = anyio.CancelScope()
             if uris:
                 acknowledged = anyio.Event()
-                tasks.start_soon(self._hold, connection, uris, scope, acknowledged)
+                tasks.start_soon(contained, self._hold, connection, uris, scope, acknowledged)
                 with anyio.move_on_after(OVERLAP_SECONDS):
                     await acknowledged.wait()
             if holding is not None:

@@ -167,6 +167,15 @@ class LimitSettings(Section):
     response_bytes: int = Field(
         default=8 * 1024 * 1024, ge=1024, description="Size of one reply; a larger one is refused"
     )
+    questions_per_call: int = Field(
+        default=32, ge=0, le=1000, description="Questions of a server to the caller in one call"
+    )
+    notices_per_call: int = Field(
+        default=10_000, ge=1, description="Notifications and pings of a server in one call"
+    )
+    notice_bytes: int = Field(
+        default=4 * 1024 * 1024, ge=1024, description="Size of all questions and notifications of one call"
+    )
     stderr_bytes: int = Field(default=64 * 1024, ge=0, description="Kept of a server's stderr")
     reconnect_max: float = Field(
         default=60.0, gt=0, le=3600, description="Longest wait between reconnects, s"

@@ -19,6 +19,7 @@ from fingerpost.surfaces.api.resuming import Resuming
 from fingerpost.surfaces.api.sessions import Sessions
 from fingerpost.surfaces.api.streams import Streams
 from fingerpost.surfaces.api.waiting import Waiting
+from fingerpost.tasks import kept_up
 
 
 def all_operations(
@@ -35,7 +36,7 @@ def all_operations(
     """All of them, the description of all of them last."""
     waiting = Waiting(router.calls.approvals, router.events)
     resuming = Resuming(router, tasks)
-    tasks.start_soon(resuming.end_expired)
+    tasks.start_soon(kept_up, resuming.end_expired)
     operations = (
         *Desk(router, address=address, doors=doors, sessions=sessions).operations(),
         *Packets(ledger, router.store.journal, waiting, streams).operations(),

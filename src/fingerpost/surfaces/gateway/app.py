@@ -37,6 +37,7 @@ from fingerpost.surfaces.web.asgi import (
     respond,
 )
 from fingerpost.surfaces.web.gate import Endpoint, Gate
+from fingerpost.tasks import kept_up
 
 log = logging.getLogger("fingerpost.gateway")
 
@@ -77,7 +78,7 @@ class GatewayApp:
             stack.callback(tasks.cancel_scope.cancel)
             stack.callback(self._premises.close)
             self._premises.use(tasks)
-            tasks.start_soon(self._end_idle_sessions)
+            tasks.start_soon(kept_up, self._end_idle_sessions)
             self._stack = stack.pop_all()
         return self
 

@@ -10,7 +10,6 @@ goes on to its end, with its record written as for any other.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -32,8 +31,6 @@ log = logging.getLogger("fingerpost.gateway")
 MOST: Final = 256
 MOST_OF_ONE: Final = 32  # of one caller, so that nobody takes all the places
 TOO_MANY: Final = -32000
-LONGEST: Final = 4 * 1024 * 1024  # of one question
-INVALID_PARAMS: Final = -32602
 
 _ACTIONS: Final = ("accept", "decline", "cancel")
 
@@ -74,6 +71,7 @@ class _Parked:
         self.asked = 0
         self.awaited_state: str | None = None  # the one state that may come back now
         self.abandoned = False  # nobody came back with an answer: nobody is asked again
+        self.returned = anyio.Event()  # the client came back after the end
         self._ended: _Ended | None = None
         self._news = anyio.Event()
 
@@ -148,6 +146,7 @@ class Parking:
             message = "was used already"
             raise BadState(message, begun=True)
         parked.awaited_state = None
+        parked.returned.set()
         parked.side.exchange = exchange
         for key, question in tuple(parked.questions.items()):
             answer = answers.get(key)
@@ -168,8 +167,12 @@ class Parking:
         return None
 
     async def _drive(self, parked: _Parked, work: Work) -> None:
+        """Run it. One that ends while its caller is away with a question is kept until they come back."""
         try:
             await parked.drive(work)
+            if parked.awaited_state is not None and not parked.abandoned:
+                with anyio.move_on_after(self._seconds):
+                    await parked.returned.wait()
         finally:
             self._waiting.pop(parked.parked_id, None)
 
@@ -199,9 +202,6 @@ class Parking:
         server = parked.side.server
         if parked.abandoned:
             return unanswered(method, server)
-        if len(json.dumps(params, default=dict)) > LONGEST:
-            message = f"a question of more than {LONGEST:,} characters is not passed on"
-            raise ToolFailed(message, server=server, code=INVALID_PARAMS)
         self._admit(parked)
         parked.asked += 1
         key = f"question-{parked.asked}"

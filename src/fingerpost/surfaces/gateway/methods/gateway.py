@@ -27,7 +27,7 @@ from fingerpost.surfaces.gateway.methods.tools import ToolMethods
 from fingerpost.surfaces.gateway.offers import Offer, ToolOffers
 from fingerpost.surfaces.gateway.offers.materials import MaterialOffers, Shelf
 from fingerpost.surfaces.web.gate import Endpoint
-from fingerpost.tasks import leave
+from fingerpost.tasks import kept_up, leave
 
 METHOD_NOT_FOUND: Final = -32601
 
@@ -153,7 +153,7 @@ async def open_methods(
     async with open_asking(router, console=console) as asking:
         tasks = await anyio.create_task_group().__aenter__()
         methods = GatewayMethods(router, audience=audience, calls=asking, tasks=tasks)
-        tasks.start_soon(methods.news.run)
+        tasks.start_soon(kept_up, methods.news.run)
         stop = router.servers.watch(methods.logging.moved)
         try:
             yield methods

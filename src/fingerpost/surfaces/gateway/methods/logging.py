@@ -11,6 +11,7 @@ from fingerpost.records import JsonObject, ServerState, ServerStatus
 from fingerpost.router import Router
 from fingerpost.surfaces.gateway.exchange import MODERN, ClientRequest, Exchange, Refusal
 from fingerpost.surfaces.gateway.methods.levels import LEVELS, USUAL, Levels
+from fingerpost.tasks import contained
 
 INVALID_PARAMS: Final = -32602
 METHOD: Final = "logging/setLevel"
@@ -59,7 +60,7 @@ class Logging:
             level = lowest or (None if told is None else USUAL)
             if level is not None and level != told and self._takes_levels(status):
                 self._told[status.name] = level
-                self._tasks.start_soon(self._tell, status.name, level)
+                self._tasks.start_soon(contained, self._tell, status.name, level)
 
     def _takes_levels(self, status: ServerStatus) -> bool:
         """Whether it logs, and is told once from which level: since 2026-07-28 each request says that."""

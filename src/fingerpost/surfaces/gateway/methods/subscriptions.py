@@ -20,6 +20,7 @@ from fingerpost.surfaces.gateway.methods.materials import (
     text_of,
     unavailable,
 )
+from fingerpost.tasks import contained
 
 UPDATED: Final = "notifications/resources/updated"
 SUBSCRIBE: Final = "resources/subscribe"
@@ -135,7 +136,7 @@ class Subscriptions:
         for uri in mine:
             self._drop(session, uri)
         if mine:
-            self._tasks.start_soon(self._let_go, tuple(mine.values()))
+            self._tasks.start_soon(contained, self._let_go, tuple(mine.values()))
 
     async def _let_go(self, watched: Sequence[Watched]) -> None:
         with anyio.move_on_after(_LEAVING_S):

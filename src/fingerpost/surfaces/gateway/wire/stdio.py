@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from collections.abc import Callable, Sequence
@@ -16,10 +17,11 @@ from fingerpost.events import EventSink
 from fingerpost.records import JsonObject, Principal
 from fingerpost.settings import GatewaySettings
 from fingerpost.surfaces.gateway.exchange import ClientRequest, Methods, Refusal
-from fingerpost.surfaces.gateway.wire.answering import Answer, answer, refused
+from fingerpost.surfaces.gateway.wire.answering import OUR_FAULT, Answer, answer, refused
 from fingerpost.surfaces.gateway.wire.audience import Listeners
 from fingerpost.surfaces.gateway.wire.batches import Batch, session_for
 from fingerpost.surfaces.gateway.wire.codec import (
+    INTERNAL_ERROR,
     INVALID_REQUEST,
     PARSE_ERROR,
     BadJson,
@@ -40,6 +42,9 @@ from fingerpost.surfaces.gateway.wire.running import Running
 from fingerpost.surfaces.gateway.wire.sessions import Session
 from fingerpost.surfaces.web.gate import Endpoint
 from fingerpost.surfaces.web.interpreter import tuned_for_serving
+from fingerpost.tasks import contained
+
+log = logging.getLogger("fingerpost.gateway")
 
 GRACE_S: Final = 3.0  # for what runs when the client closes its side
 
@@ -121,7 +126,14 @@ class Conversation:
         self._standing: dict[str | int, Running] = {}  # requests of the newer era
 
     async def take(self, line: bytes | TooLong) -> None:
-        """One line of the client."""
+        """One line of the client. A fault of ours in it ends neither the others nor the conversation."""
+        try:
+            await self._take(line)
+        except Exception:
+            log.exception("A message could not be taken")
+            await self._writer.write(error_message(None, INTERNAL_ERROR, OUR_FAULT))
+
+    async def _take(self, line: bytes | TooLong) -> None:
         if isinstance(line, TooLong):
             limit = self._premises.settings.body_bytes
             problem = f"A request has at most {limit} bytes (gateway.body_bytes)."
@@ -198,7 +210,7 @@ class Conversation:
         await self._writer.write(result_message(message.id, result))
         if self._session is not None:
             announce(self._premises, opening)
-            self._premises.tasks.start_soon(self._send_news, self._session)
+            self._premises.tasks.start_soon(contained, self._send_news, self._session)
         return None
 
     async def _send_news(self, session: Session) -> None:
@@ -228,7 +240,7 @@ class Conversation:
         running = self._premises.running()
         in_flight[request.id] = running
         self._premises.work.add(running)  # from now on, also before its task had its turn
-        self._premises.tasks.start_soon(self._run, request, in_flight, running, questions)
+        self._premises.tasks.start_soon(contained, self._run, request, in_flight, running, questions)
 
     async def _run(
         self,
@@ -245,6 +257,9 @@ class Conversation:
                     result = await self._listen(request, line)
                 else:
                     result = await answer(self._premises.methods, request, line)
+        except Exception:
+            log.exception("%s could not be answered", request.method)
+            result = Answer(error_message(request.id, INTERNAL_ERROR, OUR_FAULT), INTERNAL_ERROR)
         finally:
             in_flight.pop(request.id, None)
         if result is None and not running.withdrawn:
@@ -257,7 +272,7 @@ class Conversation:
         session = session_for(self._session, entries)
         running = self._premises.running()
         self._premises.work.add(running)  # as above
-        self._premises.tasks.start_soon(self._run_batch, session, entries, running)
+        self._premises.tasks.start_soon(contained, self._run_batch, session, entries, running)
 
     async def _run_batch(self, session: Session, entries: Sequence[object], running: Running) -> None:
         line = _Line(self._writer, session.questions)
