@@ -324,7 +324,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "X5": Requirement("An allowed command runs only what its rule says, in a sandbox where there is one"),
     "X6": Requirement("An elicitation answer approves only for a caller who may approve", _OPEN),
     "X7": Requirement("A huge result delays no other caller and takes bounded memory"),
-    "X8": Requirement("Only a certain read runs unasked", _OPEN),
+    "X8": Requirement("Only a certain read runs unasked"),
     "X9": Requirement("No answer names a tool or a setting outside of the caller's bounds", _OPEN),
     "X10": Requirement("New tools and changed instructions of a known server are reviewed first", _OPEN),
     "X11": Requirement("Slots, queues and waiting approvals are shared fairly by caller", _OPEN),

@@ -113,3 +113,35 @@ async def test_a_definition_without_a_function_is_refused(tmp_path: Path) -> Non
         with pytest.raises(ConfigError, match="has no name"):
             await router.register(lambda: 6)
         assert router.tools.cards == ()
+
+
+@proves("X8")
+async def test_a_read_that_is_not_certain_asks_once_and_the_answer_is_kept(tmp_path: Path) -> None:
+    ran: list[str] = []
+
+    def fetch_url(url: str) -> str:
+        """Fetch a page."""
+        ran.append(url)
+        return "a page"
+
+    def query(sql: str) -> str:
+        """Query the rows of a table."""
+        ran.append(sql)
+        return "rows"
+
+    async with opened(tmp_path) as router:
+        card = await router.register(fetch_url)
+        await router.register(query)
+        for name, arguments in (
+            ("fetch_url", {"url": "https://example.com"}),
+            ("query", {"sql": "drop table x"}),
+        ):
+            asked = await router.call(name, arguments)
+            assert asked.error is ErrorKind.AUTHORIZATION_REQUIRED
+        assert ran == []
+        await router.say_only_reads(card.key, by="dana", fingerprint=card.fingerprint)
+        assert (await router.call("fetch_url", {"url": "https://example.com"})).content == "a page"
+    async with opened(tmp_path) as router:  # and later, from the store
+        await router.register(fetch_url)
+        assert (await router.call("fetch_url", {"url": "https://example.com"})).content == "a page"
+    assert len(ran) == 2

@@ -102,4 +102,5 @@ def call_of(card: ToolCard, arguments: JsonObject, repairs: tuple[Repair, ...]) 
         fingerprint=call_fingerprint(card.fingerprint, card.key, arguments),
         definition_fingerprint=card.fingerprint,
         repairs=repairs,
+        doubt=card.doubt,
     )

@@ -1,11 +1,12 @@
 """What may run, what a person is asked about, and what never happens.
 
 Rules are read in order and the first that fits decides. Where none fits, what
-reads runs and everything else asks. Two principles hold throughout: a rule that
-allows is never satisfied by something missing or ambiguous, and a rule that
-asks or denies is not dodged by it. When it cannot be told whether such a rule
-fits (a path nobody can follow), reading goes on, and in the end the stricter of
-the two answers holds.
+is certain to read runs and everything else asks: a read that is not certain
+counts as writing, for rules, for scopes and for what may be tried again. Two
+principles hold throughout: a rule that allows is never satisfied by something
+missing or ambiguous, and a rule that asks or denies is not dodged by it. When
+it cannot be told whether such a rule fits (a path nobody can follow), reading
+goes on, and in the end the stricter of the two answers holds.
 
 `decide` is pure. `judge` is `decide` after looking, in a thread and only when a
 rule asks for it, where the call's paths lead.
@@ -96,12 +97,12 @@ class Policy:
                 return _stricter(doubtful, rule.ruling())
             if fit is Fit.MAYBE:
                 doubtful = _stricter(doubtful, rule.ruling(doubtful=True))
-        return _stricter(doubtful, _DEFAULTS[call.effect])
+        return _stricter(doubtful, _unsure(call) if call.doubt else _DEFAULTS[call.effect])
 
     def _by_name(self, call: Call, context: CallContext) -> Ruling:
         """What `decide` said of the same tool for the same caller before."""
         who = (context.caller, context.profile)
-        names = (call.effect, call.server, call.tool, call.name, call.operation, *who)
+        names = (call.effect, call.doubt, call.server, call.tool, call.name, call.operation, *who)
         ruling = self._known.get(names)
         if ruling is None:
             ruling = self.decide(call, context, Placement.NONE)
@@ -131,6 +132,11 @@ def permit(call: Call, ruling: Ruling) -> Permit | None:
     if ruling.verdict is not Verdict.ALLOW:
         return None
     return Permit(call_fingerprint=call.fingerprint, given_by=f"policy: {ruling.rule}")
+
+
+def _unsure(call: Call) -> Ruling:
+    reason = f"it seems to read only, but that is not certain: {call.doubt}"
+    return Ruling(verdict=Verdict.ASK, reason=reason, rule="default for a read that is not certain")
 
 
 def _stricter(first: Ruling | None, second: Ruling) -> Ruling:

@@ -11,16 +11,21 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Final, cast
 
+from fingerpost.catalog.certainty import doubt, doubt_of_parameters
+from fingerpost.catalog.choices import parameters
 from fingerpost.catalog.effects import judge
 from fingerpost.catalog.fingerprint import fingerprint
 from fingerpost.catalog.intelligence import gather
+from fingerpost.catalog.knowledge import is_known_read, is_known_to_act
 from fingerpost.catalog.names import exposed_name, own_name, tool_key, visible
 from fingerpost.catalog.overrides import Overrides, Written
 from fingerpost.frozen import frozen
 from fingerpost.records import (
+    Effect,
     Instructions,
     JsonObject,
     Known,
+    Listing,
     RetryRule,
     Source,
     ToolCard,
@@ -29,6 +34,7 @@ from fingerpost.records import (
 )
 
 LONGEST_NAME: Final = 1024
+IN_PROCESS: Final = "in-process"  # the package of a server that is the program's own code
 _NO_CARDS: Final[Mapping[str, ToolCard]] = {}
 
 
@@ -49,6 +55,9 @@ class Cardmaker:
     overrides: Overrides
     inferring: bool = True
     usage: dict[str, UsageProfile] = field(default_factory=dict[str, UsageProfile])
+    reads: dict[str, tuple[str, str]] = field(
+        default_factory=dict[str, tuple[str, str]]
+    )  # by key: the fingerprint of what a person said only reads, and who said it
 
     def make(
         self,
@@ -57,11 +66,12 @@ class Cardmaker:
         known: Mapping[str, ToolCard] = _NO_CARDS,
         *,
         prefix: bool = True,
+        origin: Listing | None = None,
     ) -> ToolCard | Refusal:
         """The card of this definition; the very one in `known` if that still holds.
 
         Without `prefix` the tool keeps its own name. What a server may send wrong
-        ends in a refusal, never in an error.
+        ends in a refusal, never in an error. `origin` says which server it is, and what is believed of it.
         """
         if (refusal := _refuse(definition)) is not None:
             return refusal
@@ -73,17 +83,22 @@ class Cardmaker:
         if old is not None and old.fingerprint == mark and old.definition == tool:
             return old
         shown = (exposed_name if prefix else own_name)(server, name)
-        return self._new(server, name, shown, key, mark, tool)
+        return self._new(server, name, shown, key, mark, tool, origin)
 
     def _new(
-        self, server: str, name: str, shown: str, key: str, mark: str, tool: JsonObject
+        self,
+        server: str,
+        name: str,
+        shown: str,
+        key: str,
+        mark: str,
+        tool: JsonObject,
+        origin: Listing | None,
     ) -> ToolCard | Refusal:
         written = self.overrides.of(key)
         described = tool.get("description")
         description = described if isinstance(described, str) else ""
-        effect = judge(tool)
-        if written is not None and written.fields.effect is not None:
-            effect = Known(written.fields.effect, Source.WRITTEN, written.reason("effect"))
+        effect, unsure = self._judged(key, mark, name, tool, written, origin)
         own_words = written.fields.description if written is not None else None
         card = ToolCard(
             key=key,
@@ -108,11 +123,46 @@ class Cardmaker:
             operations={} if written is None else written.fields.operations or {},
             cache_seconds=_cache_seconds(written),
             retry=_retry_rule(written),
+            doubt=unsure,
         )
         if written is not None and written.fields.enabled is False:
             reason = f"switched off: {written.reason('enabled')}"
             return Refusal(visible(name), reason, fault=False, card=card)
         return card
+
+    def _judged(
+        self,
+        key: str,
+        mark: str,
+        name: str,
+        tool: JsonObject,
+        written: Written | None,
+        origin: Listing | None,
+    ) -> tuple[Known[Effect], str]:
+        """Its effect, and why it is not certain that it only reads."""
+        if written is not None and written.fields.effect is not None:
+            return Known(written.fields.effect, Source.WRITTEN, written.reason("effect")), ""
+        kept = self.reads.get(key)
+        if kept is not None and kept[0] == mark:
+            return Known(Effect.READ, Source.WRITTEN, f"{kept[1]} said that it only reads"), ""
+        effect = judge(tool)
+        package = None if origin is None else origin.package
+        names = {parameter for parameter, _ in parameters(tool.get("inputSchema")).named if parameter}
+        if is_known_read(package, name, names):
+            return Known(Effect.READ, Source.WRITTEN, f"shipped knowledge of {package}"), ""
+        if is_known_to_act(name):
+            return Known(Effect.WRITE, Source.WRITTEN, "shipped knowledge of tools with this name"), ""
+        if effect.value is not Effect.READ:
+            return effect, ""
+        if origin is not None and origin.trust_hints and _hinted(tool):
+            ours = package == IN_PROCESS
+            return effect, "" if ours else doubt_of_parameters(tool, programs_only=True)
+        return effect, doubt(tool)
+
+
+def _hinted(tool: JsonObject) -> bool:
+    annotations = tool.get("annotations")
+    return isinstance(annotations, Mapping) and annotations.get("readOnlyHint") is True
 
 
 def _cache_seconds(written: Written | None) -> Known[float]:

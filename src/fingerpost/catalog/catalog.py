@@ -20,7 +20,14 @@ from fingerpost.catalog.overrides import Overrides
 from fingerpost.catalog.pins import compare, pin
 from fingerpost.catalog.snapshot import Diff, Snapshot, difference
 from fingerpost.errors import ConfigError, UnknownTool
-from fingerpost.events import CatalogChanged, EventSink, PinAccepted, ToolDropped, ToolQuarantined
+from fingerpost.events import (
+    CatalogChanged,
+    EventSink,
+    PinAccepted,
+    ToolDropped,
+    ToolQuarantined,
+    ToolTrusted,
+)
 from fingerpost.records import (
     DroppedTool,
     Listing,
@@ -56,6 +63,7 @@ class Catalog:
         self._maker = Cardmaker(Overrides(overrides), inferring=flags.inferred_intelligence)
         self._unprefixed: set[str] = set()  # servers whose tools keep their own names
         self._seen: dict[str, dict[str, ToolCard]] = {}  # by server, then by key; quarantined ones too
+        self._origins: dict[str, Listing] = {}  # the last listing of each server, without its tools
         self._dropped: dict[str, tuple[DroppedTool, ...]] = {}
         self._off: dict[str, dict[str, ToolCard]] = {}  # switched off in the settings, by server and key
         self._pins: dict[str, Pin] = {}
@@ -162,9 +170,11 @@ class Catalog:
         """What becomes of each definition. Changes nothing, so that a thread can do it for a long listing."""
         server, prefix = listing.server, listing.prefix
         same_names = prefix is (server not in self._unprefixed)
-        known = self._seen.get(server, {}) if same_names else {}
+        same_origin = _origin(listing) == _origin(self._origins.get(server, listing))
+        known = self._seen.get(server, {}) if same_names and same_origin else {}
         made = (
-            self._maker.make(server, definition, known, prefix=prefix) for definition in listing.definitions
+            self._maker.make(server, definition, known, prefix=prefix, origin=listing)
+            for definition in listing.definitions
         )
         return tuple(_marked(one, listing.personal) for one in made)
 
@@ -187,6 +197,7 @@ class Catalog:
                 refused.append(drop)
             if made.card is not None:
                 off[made.card.key] = made.card
+        self._origins[server] = replace(listing, definitions=(), dropped=())
         before = set(self._dropped.get(server, ()))
         (self._unprefixed.discard if listing.prefix else self._unprefixed.add)(server)
         self._tell_dropped(drop for drop in refused if drop not in before)
@@ -210,10 +221,7 @@ class Catalog:
         before = self._all_listed()
         for cards in self._seen.values():
             for key in cards.keys() & profiles.keys():
-                server = cards[key].server
-                made = self._maker.make(server, cards[key].definition, prefix=server not in self._unprefixed)
-                if isinstance(made, ToolCard):
-                    cards[key] = replace(made, personal=cards[key].personal)
+                cards[key] = self._made_anew(cards[key].server, cards[key])
         return self._changed(difference(before, self._all_listed()))
 
     # -- switched off by a person -------------------------------------------------------------------------
@@ -238,6 +246,7 @@ class Catalog:
         self._pins.update(pins)
         for key in gone:
             self._pins.pop(key, None)
+        self._hear_of_reads({*pins, *gone})
         self._new_pins = [new for new in self._new_pins if new.key not in pins]
         touched = {*pins, *gone}
         for server, cards in self._seen.items():
@@ -276,6 +285,51 @@ class Catalog:
         self._check_pins(waiting.card.server)
         self._changed(difference(before, self._all_listed()))
         return accepted
+
+    def say_only_reads(self, key: str, by: str, *, fingerprint: str, only_reads: bool = True) -> Pin:
+        """A person says of this definition of a tool that it only reads, or takes it back.
+
+        The caller stores the pin: the word holds for the definition that was shown, and for no other.
+        """
+        card = self._seen.get(key.partition("/")[0], {}).get(key) or self.whole.get(key)
+        if card is None or key in self._quarantined:
+            raise self._unknown(key, "no tool of this name is offered")
+        if fingerprint != card.fingerprint:
+            message = f"{key} has changed since it was shown"
+            raise ConfigError(message, hint="Look at the tool as it is now, and say it of that one.")
+        before = self._all_listed()
+        first = self._pins.get(key) or pin(card, at=utc_now())
+        kept = self._pins[key] = replace(first, only_reads=by if only_reads else None)
+        self._new_pins = [new for new in self._new_pins if new.key != key]
+        self._hear_of_reads({key})
+        self._events.emit(
+            ToolTrusted(tool=key, fingerprint=kept.fingerprint, only_reads=only_reads, decided_by=by)
+        )
+        self._changed(difference(before, self._all_listed()))
+        return kept
+
+    def _hear_of_reads(self, keys: Collection[str]) -> None:
+        """Make the cards anew of which a person said, or no longer says, that they only read."""
+        for key in keys:
+            found = self._pins.get(key)
+            said = (
+                None if found is None or found.only_reads is None else (found.fingerprint, found.only_reads)
+            )
+            if self._maker.reads.get(key) == said:
+                continue
+            if said is None:
+                del self._maker.reads[key]
+            else:
+                self._maker.reads[key] = said
+            for server, cards in self._seen.items():
+                if key in cards:
+                    cards[key] = self._made_anew(server, cards[key])
+
+    def _made_anew(self, server: str, card: ToolCard) -> ToolCard:
+        made = self._maker.make(
+            server, card.definition, prefix=server not in self._unprefixed, origin=self._origins.get(server)
+        )
+        return replace(made, personal=card.personal) if isinstance(made, ToolCard) else card
 
     def _check_pins(self, server: str) -> None:
         """Pin what is new on this server, quarantine what changed, release what is as pinned again."""
@@ -351,6 +405,11 @@ class Catalog:
         near = self.snapshot.near(key)
         hint = f"Did you mean {', '.join(near)}?" if near else None
         return UnknownTool(f"{key}: {message}", hint=hint)
+
+
+def _origin(listing: Listing) -> tuple[str | None, bool]:
+    """What of its server a card depends on."""
+    return listing.package, listing.trust_hints
 
 
 def _marked(made: ToolCard | Refusal, personal: frozenset[str]) -> ToolCard | Refusal:

@@ -30,6 +30,27 @@ class Choices:
     complete: bool
 
 
+@frozen
+class Parameters:
+    """Each part of a schema with the parameter it describes, and whether all of it was looked through."""
+
+    named: tuple[tuple[str, JsonObject], ...]
+    complete: bool
+
+
+def parameters(schema: Json) -> Parameters:
+    """The parameters of this schema, and those inside of them."""
+    named: list[tuple[str, JsonObject]] = []
+    todo: deque[tuple[str, Json]] = deque([("", schema)])
+    followed: set[tuple[str, str]] = set()
+    while todo and len(named) < MOST_PARTS:
+        name, part = todo.popleft()
+        if isinstance(part, Mapping):
+            named.append((name, part))
+            todo.extend(_next(name, part, schema, followed))
+    return Parameters(named=tuple(named), complete=not todo)
+
+
 def choices(schema: Json) -> Choices:
     """What the parameters of this schema may be chosen from."""
     offered: dict[tuple[str, str], None] = {}
@@ -47,12 +68,19 @@ def choices(schema: Json) -> Choices:
                 break
             if isinstance(value, str):
                 offered.setdefault((name, value))
-        todo.extend(_inner(name, part))
-        reference = part.get("$ref")
-        if isinstance(reference, str) and (name, reference) not in followed:
-            followed.add((name, reference))
-            todo.append((name, _behind(reference, schema)))
+        todo.extend(_next(name, part, schema, followed))
     return Choices(offered=tuple(offered), complete=not todo and left >= 0)
+
+
+def _next(
+    name: str, part: JsonObject, schema: Json, followed: set[tuple[str, str]]
+) -> Iterator[tuple[str, Json]]:
+    """The schemas inside this one, and the one that it refers to unless that was followed before."""
+    yield from _inner(name, part)
+    reference = part.get("$ref")
+    if isinstance(reference, str) and (name, reference) not in followed:
+        followed.add((name, reference))
+        yield name, _behind(reference, schema)
 
 
 def _values(part: JsonObject) -> Iterator[Json]:

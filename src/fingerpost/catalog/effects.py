@@ -20,6 +20,7 @@ from fingerpost.catalog.evidence import (
     in_choices,
     in_description,
     in_name,
+    settle,
     takes_program,
     takes_query_language,
     warning,
@@ -64,6 +65,8 @@ def _in_words(definition: JsonObject) -> Finding | None:
     name, description = definition.get("name"), definition.get("description")
     text = description[:LONGEST_TEXT] if isinstance(description, str) else ""
     named = in_name(name if isinstance(name, str) else "")
+    if named is not None and named.doubtful and (settled := settle(named, text)) is not None:
+        named = settled
     witnesses = [named, in_choices(definition), *_beyond_name(named, definition, text)]
     found = [finding for finding in witnesses if finding is not None]
     return max(found, key=Finding.weight, default=None)

@@ -27,10 +27,10 @@ _LONGEST_CHOICE: Final = 200
 _NOTHING: Final[JsonObject] = {}
 
 # In descriptions only verbs that are hardly ever nouns count.
-_SAYS_READ: Final = verbs.inflected(verbs.READ - {"diff", "echo", "reason", "screenshot"}) | {
-    "return",
-    "returns",
-}
+_SAYS_READ: Final = verbs.inflected(
+    (verbs.READ | verbs.SAID_OF_READING)
+    - word_set("answer diff echo match output present reason round screenshot")
+) | {"echoes"}
 _SAYS_WRITE: Final = verbs.inflected(verbs.STRONG_WRITE)
 _SAYS_DESTROY: Final = verbs.inflected(
     verbs.STRONG_DESTROY - {"bash", "shell", "powershell", "exec", "execute"}
@@ -40,6 +40,11 @@ _OPENS_DESTROY: Final = verbs.inflected(
     verbs.DESTROY - verbs.NOUN_LIKE - {"run", "execute", "exec", "evaluate"}
 )
 _RUNS: Final = word_set("run runs execute executes evaluate evaluates")
+_SETTLING: Final = verbs.inflected(word_set("load resolve scan verify wait"))
+_CONVERTS = re.compile(
+    r"converts?\b[^.]*\b(?:units?|time ?zones?|coordinates|degrees|temperatures?|number bases?)\b",
+    re.IGNORECASE,
+)
 _PROGRAMS: Final = word_set(
     "bash code command commands javascript program programs python script scripts shell"
 )
@@ -52,9 +57,9 @@ _TELLING: Final = (verbs.STRONG_WRITE | verbs.STRONG_DESTROY) - word_set(
 _NOT_CHOOSING: Final = word_set(
     "change changes event events filter filters missing permission permissions scope scopes trigger triggers"
 )
-_STAMPS: Final = word_set("at by count date flag marker status time timestamp")  # `delete_time`
 _FREE_PROGRAM: Final = ("cmd", "code", "command", "script", "shell")
 
+_ADD_ON = re.compile(r"\badd-on", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?](?:\s|$)|\n")
 _FINAL = re.compile(
     r"\bpermanently\b|\birreversibl[ey]\b|\b(?:cannot|can't|can not) be (?:undone|reversed|recovered)\b",
@@ -75,6 +80,7 @@ class Finding:
     effect: Effect
     reason: str
     doubtful: bool = False
+    word: str = ""  # the doubtful one
 
     def weight(self) -> tuple[int, bool]:
         """By danger, then by certainty."""
@@ -98,16 +104,21 @@ def _said(effect: Effect, word: str) -> Finding:
 
 
 def _first_verb(spoken: tuple[str, ...]) -> Finding | None:
+    reader = bool(spoken) and spoken[-1] in verbs.READERS  # `label_searcher`, `block_info`
     for place, word in enumerate(spoken):
+        if reader and word in verbs.NOUN_LIKE:
+            continue
         if word in verbs.DESTROY:
             return _said(Effect.DESTROY, word)
         if word in verbs.WRITE:
             return _said(Effect.WRITE, word)
         if word in verbs.AMBIGUOUS:
-            return Finding(Effect.WRITE, f"its name says {word!r}, which may mean anything", doubtful=True)
+            return Finding(
+                Effect.WRITE, f"its name says {word!r}, which may mean anything", doubtful=True, word=word
+            )
         if word in verbs.READ:
             return _after_reading(spoken[place + 1 :]) or _said(Effect.READ, word)
-    if spoken and spoken[-1] in verbs.READ_NOUNS:
+    if spoken and (reader or spoken[-1] in verbs.READ_NOUNS):
         return _said(Effect.READ, spoken[-1])
     return None
 
@@ -115,8 +126,9 @@ def _first_verb(spoken: tuple[str, ...]) -> Finding | None:
 def _after_reading(rest: tuple[str, ...]) -> Finding | None:
     """`get_or_create`, `find_and_close`: a reading verb first, and then one that acts."""
     joined = False
+    about = bool(rest) and rest[-1] in verbs.RECORDS  # `get_update_history`
     for word in rest:
-        if word in verbs.STRONG_WRITE or (joined and word in verbs.WRITE):
+        if (word in verbs.STRONG_WRITE and not about) or (joined and word in verbs.WRITE):
             return _said(Effect.WRITE, word)
         if joined and word in verbs.DESTROY:
             return _said(Effect.DESTROY, word)
@@ -150,6 +162,17 @@ def in_description(text: str) -> Finding | None:
         if word in _SAYS_READ:
             return against_reading(text) or _described(Effect.READ, word)
     return beside(text)
+
+
+def settle(named: Finding, text: str) -> Finding | None:
+    """What a doubtful name means, where the description says that the tool reads."""
+    if named.word not in verbs.SETTLED_BY_DESCRIPTION:
+        return None
+    described = in_description(text)
+    opening = _opening(text)
+    if described is None and opening and (opening[0] in _SETTLING or _CONVERTS.match(text)):
+        described = _described(Effect.READ, opening[0])
+    return described if described is not None and described.effect is Effect.READ else None
 
 
 def _described(effect: Effect, word: str) -> Finding:
@@ -235,7 +258,7 @@ def _chosen(name: str, choice: str) -> Finding | None:
     if not spoken or spoken[0] not in _TELLING or not _NOT_CHOOSING.isdisjoint(words(name)):
         return None
     if spoken[0] in verbs.STRONG_DESTROY:
-        return None if spoken[-1] in _STAMPS else _said(Effect.DESTROY, spoken[0])
+        return None if spoken[-1] in verbs.STAMPS else _said(Effect.DESTROY, spoken[0])
     return _said(Effect.WRITE, spoken[0]) if len(spoken) == 1 else None
 
 
@@ -267,7 +290,7 @@ def _properties(definition: JsonObject) -> JsonObject:
 
 
 def _opening(text: str) -> tuple[str, ...]:
-    return words(DENIAL.sub(" ", _first_sentence(text)))
+    return words(_ADD_ON.sub("addon", DENIAL.sub(" ", _first_sentence(text))))
 
 
 def _first_sentence(text: str) -> str:

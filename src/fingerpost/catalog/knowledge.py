@@ -1,5 +1,8 @@
 """What Fingerpost knows about some well-known tools before it has used them.
 
+That a tool only reads is known of some servers, found by what their entry starts: a name alone,
+which anybody can give a tool, proves nothing there.
+
 Written in the same form as a person's overrides, and weaker than those; typical
 latency and size also give way to what recorded use teaches. Tools are found by
 their own name, `-` and `_` being the same. Fallbacks are names too: they stand
@@ -8,7 +11,8 @@ for whichever server offers such a tool.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
 from fingerpost.settings.model import ToolOverride
@@ -62,6 +66,98 @@ _KNOWN: Final[Mapping[str, ToolOverride]] = {
     "read_file": _FILE,
     "write_file": _FILE,
 }
+
+
+# Tools that are known to read: by the package or the address that the operator's entry names, then by name
+# with the parameters they have. One with a further parameter is another tool, and is judged by its words.
+_READS: Final[Mapping[str, str]] = {
+    "mcp-server-fetch": """
+        fetch url max_length start_index raw
+        """,
+    "mcp-server-git": """
+        git_status repo_path
+        git_diff_unstaged repo_path context_lines
+        git_diff_staged repo_path context_lines
+        git_diff repo_path target context_lines
+        git_log repo_path max_count start_timestamp end_timestamp
+        git_show repo_path revision
+        git_branch repo_path branch_type contains not_contains
+        """,
+    "mcp-server-time": """
+        get_current_time timezone
+        convert_time source_timezone time target_timezone
+        """,
+    "mcp-server-sqlite": """
+        read_query query
+        list_tables
+        describe_table table_name
+        """,
+    "@modelcontextprotocol/server-filesystem": """
+        read_file path tail head
+        read_text_file path tail head
+        read_media_file path
+        read_multiple_files paths
+        list_directory path
+        list_directory_with_sizes path sortBy
+        directory_tree path excludePatterns
+        search_files path pattern excludePatterns
+        get_file_info path
+        list_allowed_directories
+        """,
+    "@modelcontextprotocol/server-memory": """
+        read_graph
+        search_nodes query
+        open_nodes names
+        """,
+    "@modelcontextprotocol/server-everything": """
+        echo message
+        get-annotated-message messageType includeImage
+        get-env
+        get-resource-links count
+        get-resource-reference resourceType resourceId
+        get-structured-content location
+        get-sum a b
+        get-tiny-image
+        trigger-long-running-operation duration steps
+        """,
+    "tavily-mcp": """
+        tavily-extract urls extract_depth include_images include_favicon format query
+        tavily-map url max_depth max_breadth limit instructions select_paths select_domains categories
+        """,
+    "exa-mcp-server": """
+        crawling_exa url maxCharacters
+        """,
+    "awslabs.aws-documentation-mcp-server": """
+        read_documentation url max_length start_index
+        recommend url
+        """,
+}
+_SAME_PACKAGE: Final[Mapping[str, str]] = {
+    "mcp-server-filesystem": "@modelcontextprotocol/server-filesystem",
+    "mcp-server-memory": "@modelcontextprotocol/server-memory",
+    "mcp-server-everything": "@modelcontextprotocol/server-everything",
+}
+# Tools whose words say that they read, and that do something: an investigation is begun and kept.
+_ACT: Final = frozenset({"find_error_pattern_logs", "find_slow_requests"})
+
+
+def is_known_read(package: str | None, name: str, parameters: Iterable[str]) -> bool:
+    """Whether we know of this very tool that it reads, whatever its words."""
+    if package is None:
+        return False
+    known = _known_reads(_SAME_PACKAGE.get(package, package)).get(name)
+    return known is not None and known.issuperset(parameters)
+
+
+def is_known_to_act(name: str) -> bool:
+    """Whether a tool of this name is known to do more than it says. A false one is only asked about."""
+    return plain_name(name) in _ACT
+
+
+@lru_cache(maxsize=64)
+def _known_reads(package: str) -> Mapping[str, frozenset[str]]:
+    lines = _READS.get(package, "").strip().splitlines()
+    return {name: frozenset(rest) for name, *rest in map(str.split, lines)}
 
 
 def plain_name(name: str) -> str:

@@ -24,10 +24,23 @@ READ: Final = word_set(
     """
 )
 
+# Further verbs with which a description says that its tool reads, or works something out.
+SAID_OF_READING: Final = word_set(
+    """
+    access aggregate answer assess categorise categorize classify convert decode demonstrate determine
+    diagnose divide enumerate examine explore give hash identify illustrate infer investigate look match
+    multiply obtain output ping predict present provide rank recommend render return round score see
+    subtract sum tell visualise visualize
+    """
+)
+
 # Nouns that name something to look at, as the last word of a name that has no verb.
 READ_NOUNS: Final = word_set(
     "elevation head help history info snapshot stat stats status summary tail time tree weather"
 )
+
+# What a tool that reads is called, at the end of its name.
+READERS: Final = word_set("finder getter info lookup reader searcher viewer")
 
 STRONG_WRITE: Final = word_set(
     """
@@ -57,10 +70,13 @@ WRITE: Final = STRONG_WRITE | word_set(
 # Writing or reading, depending on the tool: taken for writing unless the server claims otherwise.
 AMBIGUOUS: Final = word_set(
     """
-    connect convert crawl handle load log map monitor open poll process refresh report resolve scan scrape
-    sync test think thinking verify wait watch
+    connect convert crawl handle load log map monitor open poll process refresh report resolve return scan
+    scrape sync test think thinking verify wait watch
     """
 )
+
+# Those of them that the description settles, when it says that the tool reads.
+SETTLED_BY_DESCRIPTION: Final = word_set("convert load log map poll resolve scan verify wait watch")
 
 STRONG_DESTROY: Final = word_set(
     """
@@ -87,6 +103,14 @@ PHRASES: Final[Mapping[tuple[str, str], Effect]] = {
     ("convert", "time"): Effect.READ,
     ("convert", "timezone"): Effect.READ,
     ("convert", "unit"): Effect.READ,
+    **dict.fromkeys(
+        (
+            (verb, thing)
+            for verb in ("display", "show")
+            for thing in ("ad", "alert", "banner", "popup", "toast")
+        ),
+        Effect.WRITE,
+    ),
     ("display", "dialog"): Effect.WRITE,
     ("display", "notification"): Effect.WRITE,
     ("extract", "archive"): Effect.WRITE,
@@ -130,6 +154,14 @@ NOUN_LIKE: Final = word_set(
     """
 )
 
+STAMPS: Final = word_set("at by count date flag marker status time timestamp")  # `delete_time`
+# What is kept about a deed: to read it does nothing.
+RECORDS: Final = word_set(
+    """
+    count counts date event events history info limit limits log logs options permissions policies policy
+    rules stats status summary time times
+    """
+)
 CONNECTORS: Final = word_set("and or then")
 
 

@@ -48,6 +48,7 @@ from fingerpost.events.house import (
     ToolDropped,
     ToolQuarantined,
     ToolSwitched,
+    ToolTrusted,
 )
 from fingerpost.events.journal import rebuild, unfinished_attempts
 from fingerpost.events.later import AtOnce, Later, Teller
@@ -137,6 +138,7 @@ __all__ = [
     "ToolResultInjected",
     "ToolSelected",
     "ToolSwitched",
+    "ToolTrusted",
     "ToolsOffered",
     "UnknownEvent",
     "decode",

@@ -65,6 +65,22 @@ class ToolQuarantined(Event):
 
 
 @frozen
+class ToolTrusted(Event):
+    """A person said of a tool's definition that it only reads, or took that back."""
+
+    audited: ClassVar[bool] = True
+
+    tool: str
+    fingerprint: str
+    only_reads: bool
+    decided_by: str
+
+    def summary(self) -> str:
+        said = "only reads" if self.only_reads else "is no longer said to read only"
+        return f"{self.tool}: {self.fingerprint[:12]} {said}, by {self.decided_by}"
+
+
+@frozen
 class PinAccepted(Event):
     """A person accepted a tool's changed definition."""
 

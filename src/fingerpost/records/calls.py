@@ -122,12 +122,13 @@ class Call:
     name: str  # as the server calls it
     operation: str  # the operation key, `tool.operation`, or the tool's key
     arguments: JsonObject
-    effect: Effect
+    effect: Effect  # what it counts as: a read that is not certain counts as writing
     fingerprint: str  # of tool, arguments and definition together
     definition_fingerprint: str | None = None  # of the definition alone
     cache_seconds: float = 0.0  # a read whose answer of so long ago will do
     retry: RetryRule = field(default_factory=RetryRule)
     repairs: tuple[Repair, ...] = ()
+    doubt: str = ""  # it seems to read; why that is not certain
 
 
 class Verdict(StrEnum):

@@ -14,6 +14,7 @@ from fingerpost.records.json import Json, JsonObject
 
 Transport = Literal["stdio", "http", "sse", "in_process"]
 Era = Literal["auto", "2025-11-25", "2026-07-28"]
+NewTools = Literal["review", "allow"]
 
 
 @frozen
@@ -61,6 +62,8 @@ class ServerSpec:
     prefix: bool = True  # its tools are exposed as `server__tool`; False: under their own names
     isolate: bool = False  # one connection for each caller instead of one for all
     forward_authorization: bool = False  # the caller's own token goes along; never by default
+    trust_hints: bool = False  # the operator relies on what it says of its tools: `readOnlyHint` is believed
+    new_tools: NewTools = "review"  # whether tools it offers later wait for a person
     in_process: object | None = field(default=None, repr=False)  # an MCP server object of the caller's
     precheck: Precheck | None = field(default=None, repr=False)  # of a server in this process
     origin: str | None = None  # the file and line this entry was read from
@@ -116,6 +119,9 @@ class Listing:
     dropped: tuple[DroppedTool, ...] = ()
     instructions: str | None = None
     prefix: bool = True
+    package: str | None = None  # which program its entry starts, or which address it names; None: not known
+    trust_hints: bool = False  # `readOnlyHint` is believed
+    new_tools: NewTools = "review"
     truncated: str | None = None  # why the list was cut, when it was
     personal: frozenset[str] = frozenset()  # names of tools listed only to callers with a key of their own
 

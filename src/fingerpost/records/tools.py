@@ -183,15 +183,22 @@ class ToolCard:
     cache_seconds: Known[float] = Known(0.0, Source.DEFAULT)  # how long a read may be answered from memory
     retry: RetryRule = field(default_factory=RetryRule)
     personal: bool = False  # listed only to callers with a key of their own: seen by those alone
+    doubt: str = ""  # why it is not certain that it only reads; empty where it is, or where it does not read
+
+    @property
+    def certain(self) -> bool:
+        """Whether its effect may be relied on: a read that is not certain counts as writing."""
+        return not self.doubt
 
     def effect_of(self, operation: str | None) -> Effect:
-        """What one operation of it does; the tool's own effect where nothing else is written."""
-        return self.effect.value if operation is None else self.operations.get(operation, self.effect.value)
+        """What one operation of it counts as; the tool's own effect where nothing else is written."""
+        own = Effect.WRITE if self.doubt else self.effect.value
+        return own if operation is None else self.operations.get(operation, own)
 
     @property
     def effects(self) -> frozenset[Effect]:
         """All that calling it may do."""
-        return frozenset((self.effect.value, *self.operations.values()))
+        return frozenset((self.effect_of(None), *self.operations.values()))
 
 
 @frozen
@@ -203,6 +210,7 @@ class Pin:
     definition: JsonObject
     pinned_at: datetime
     accepted_by: str | None = None  # None: seen first, accepted by nobody in particular
+    only_reads: str | None = None  # who said of this definition that the tool only reads
 
 
 @frozen

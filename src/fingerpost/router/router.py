@@ -620,6 +620,17 @@ class Router:
         await self.store.journal.flush()
         return pin
 
+    async def say_only_reads(self, key: str, *, by: str, fingerprint: str, only_reads: bool = True) -> Pin:
+        """A person says of a tool that it only reads, so that nobody is asked again; or takes it back.
+
+        `fingerprint` is of the definition they were shown: the word holds for that one.
+        """
+        self._check_open()
+        pin = self.catalog.say_only_reads(key, by, fingerprint=fingerprint, only_reads=only_reads)
+        await self.store.pins.put(pin)
+        await self.store.journal.flush()
+        return pin
+
     def _take_listing(self, server: str) -> None:
         """A server changed. Its last tools stay while it is down: it comes back, and lists stay stable."""
         try:

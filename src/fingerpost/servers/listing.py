@@ -8,6 +8,7 @@ from typing import Any, cast
 from fingerpost.errors import ServerReplyInvalid
 from fingerpost.records import Listing, ServerSpec
 from fingerpost.servers.definitions import Intake
+from fingerpost.servers.spec import package_of
 from fingerpost.settings.model import LimitSettings
 from fingerpost.tasks import aside
 
@@ -29,6 +30,9 @@ async def read_listing(
         dropped=tuple(intake.dropped),
         instructions=instructions,
         prefix=spec.prefix,
+        package=package_of(spec),
+        trust_hints=spec.trust_hints or spec.in_process is not None,
+        new_tools="allow" if spec.in_process is not None else spec.new_tools,
         truncated=truncated,
     )
 

@@ -53,6 +53,8 @@ NAMES: dict[str, str] = {
     "isolate": "isolate",
     "prefix": "prefix",
     "forward_authorization": "forward_authorization",
+    "trust_hints": "trust_hints",
+    "new_tools": "new_tools",
 }
 # Read by other rules than renaming.
 SPECIAL = frozenset({"disabled", "env_vars", "bearer_token_env_var", "env_http_headers"})

@@ -404,6 +404,13 @@ class ServerSettings(Section):
     forward_authorization: bool = Field(
         default=False, description="Send the caller's own token along; only for a server that is yours"
     )
+    trust_hints: bool = Field(
+        default=False,
+        description="Believe its readOnlyHint: such a tool then reads without being asked about",
+    )
+    new_tools: Literal["review", "allow"] = Field(
+        default="review", description="Tools it offers later wait for `fingerpost pins accept`, or do not"
+    )
 
 
 class SignInSettings(Section):

@@ -264,6 +264,8 @@ def _spec(entry: _Entry, server: ServerSettings, transport: Transport, connect_t
         prefix=server.prefix,
         isolate=server.isolate,
         forward_authorization=server.forward_authorization,
+        trust_hints=server.trust_hints,
+        new_tools=server.new_tools,
         origin=str(entry.origin()),
     )
 

@@ -13,7 +13,7 @@ from fingerpost.surfaces.cli.options import house_options
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from fingerpost.records import Quarantined
+    from fingerpost.records import Quarantined, ToolCard
     from fingerpost.router import Router
     from fingerpost.settings import Settings
     from fingerpost.store import Store
@@ -36,6 +36,7 @@ def pins(ctx: click.Context, config: Path | None, servers: Path | None, as_json:
       fingerpost pins                        what is pinned, what changed
       fingerpost pins diff github/get_me     what changed, exactly
       fingerpost pins accept github/get_me   trust the new definition
+      fingerpost pins reads web/fetch_page   it only reads: do not ask about it
     """
     if ctx.invoked_subcommand is not None:
         return None
@@ -127,6 +128,47 @@ def accept(tool: str, yes: bool, config: Path | None, servers: Path | None, as_j
 
 @pins.command()
 @click.argument("tool")
+@click.option("--undo", is_flag=True, help="Take it back: the tool is asked about again.")
+@click.option("--yes", is_flag=True, help="Do not ask; for scripts that reviewed the tool before.")
+@house_options
+def reads(tool: str, undo: bool, yes: bool, config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """Say that TOOL only reads, so that it runs without a question.
+
+    It holds for the definition shown, and ends when that changes.
+
+    \b
+    Example:
+      fingerpost pins reads web/fetch_page
+    """
+
+    async def work(router: Router) -> int:
+        from getpass import getuser
+
+        from anyio.to_thread import run_sync
+
+        from fingerpost.surfaces.cli.person import confirmed
+        from fingerpost.surfaces.cli.screen import plain
+
+        card = router.tools.find(tool)
+        if card is None:
+            click.echo(f"No tool is called {plain(tool)!r}.", err=True)
+            return 1
+        _show_tool(card)
+        question = "Ask about it again from now on?" if undo else "Does it only read, whatever it is given?"
+        if not yes and not await run_sync(lambda: confirmed(question)):
+            click.echo("Nothing changed.")
+            return 1
+        person = await run_sync(getuser)
+        await router.say_only_reads(card.key, by=person, fingerprint=card.fingerprint, only_reads=not undo)
+        told = "is judged by its own words again" if undo else "only reads: it runs without a question"
+        click.echo(f"{plain(card.key)} {told}.")
+        return 0
+
+    return _with_router(config, servers, work)
+
+
+@pins.command()
+@click.argument("tool")
 @house_options
 def forget(tool: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
     """Remove the pin of TOOL (its key); the next definition seen is pinned instead.
@@ -177,6 +219,24 @@ def _held(router: Router, tool: str) -> Quarantined | None:
     names = ", ".join(entry.card.key for entry in held) or "none"
     click.echo(f"{tool} does not wait for review. Waiting: {names}.", err=True)
     return None
+
+
+def _show_tool(card: ToolCard) -> None:
+    """All that a person has to judge a tool by."""
+    import json
+
+    from rich.text import Text
+
+    from fingerpost.surfaces.cli.screen import output, plain
+
+    screen = output()
+    screen.print(Text(plain(card.key), style="bold"))
+    screen.print(Text(plain(card.description)))
+    screen.print(
+        Text(plain(json.dumps(card.definition.get("inputSchema"), ensure_ascii=False, default=dict)))
+    )
+    judged = f"judged: {card.effect.value} ({card.effect.reason})"
+    screen.print(Text(plain(f"{judged}; not certain: {card.doubt}" if card.doubt else judged), style="dim"))
 
 
 def _show_change(entry: Quarantined, *, as_json: bool) -> None:

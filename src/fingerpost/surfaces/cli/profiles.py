@@ -142,6 +142,7 @@ def _print_json(router: Router, name: str, view: View) -> None:
 
 def _show(router: Router, name: str, view: View, *, prompt: bool) -> None:
     from fingerpost.surfaces.cli.screen import count, first_sentence, output, plain, table
+    from fingerpost.surfaces.cli.tools import effect_words
 
     profile = router.profiles[name]
     click.echo(f"{styled(plain(name), bold=True)}: {plain(profile.description or 'a profile')}")
@@ -154,7 +155,7 @@ def _show(router: Router, name: str, view: View, *, prompt: bool) -> None:
     if view.visible.cards:
         made = table(None, "tool", "effect", "what it does")
         for card in view.visible.cards:
-            made.add_row(plain(card.key), card.effect.value.value, first_sentence(card.description))
+            made.add_row(plain(card.key), effect_words(card), first_sentence(card.description))
         output().print(made)
     else:
         click.echo("Nothing fits its servers, tools and effects. Are those servers configured?", err=True)

@@ -12,6 +12,8 @@ from fingerpost.surfaces.cli.commands import repeatable
 from fingerpost.surfaces.cli.options import house_options, wait_option
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from fingerpost.catalog import Snapshot
     from fingerpost.records import Known, ToolCard
     from fingerpost.router import Router
@@ -114,7 +116,7 @@ def card_as_json(card: ToolCard) -> dict[str, Any]:
         "name": card.name,
         "exposed_name": card.exposed_name,
         "description": card.description,
-        "effect": to_plain(card.effect),
+        "effect": {**to_plain(card.effect), "certain": card.certain, "doubt": card.doubt},
         "fingerprint": card.fingerprint,
         "latency_tier": card.intelligence.latency.tier.value,
         "answer_size": card.intelligence.response.size.value,
@@ -147,7 +149,7 @@ def _show_cards(router: Router, cards: list[ToolCard]) -> None:
     for card in cards:
         made.add_row(
             Text(plain(card.key), style="bold"),
-            Text(card.effect.value, style=EFFECT_COLOURS[card.effect.value]),
+            effect_text(card),
             card.intelligence.category.value,
             first_sentence(card.description),
         )
@@ -155,6 +157,17 @@ def _show_cards(router: Router, cards: list[ToolCard]) -> None:
     screen.print(made)
     for line in _what_is_missing(router):
         screen.print(repeatable(line), style="yellow", soft_wrap=True)
+
+
+def effect_words(card: ToolCard) -> str:
+    """ "read", or "read?" where it is not certain and a person is asked."""
+    return card.effect.value if card.certain else f"{card.effect.value}?"
+
+
+def effect_text(card: ToolCard) -> Text:
+    from rich.text import Text
+
+    return Text(effect_words(card), style=EFFECT_COLOURS[card.effect_of(None)])
 
 
 def _what_is_missing(router: Router) -> Iterator[str]:
@@ -216,7 +229,13 @@ def _facts(card: ToolCard, call: CallSettings) -> Iterator[tuple[str, Known[Any]
     from fingerpost.records import Known, Source
 
     know = card.intelligence
-    yield "effect", card.effect
+    yield "effect", replace(card.effect, value=effect_words(card))
+    yield (
+        "certain",
+        Known(
+            card.certain, card.effect.source, card.doubt and f"{card.doubt}; say otherwise with `pins reads`"
+        ),
+    )
     yield "category", know.category
     yield "priority", know.priority
     yield "falls back to", know.hierarchy

@@ -42,6 +42,7 @@ class ToolLine:
     description: str = ""
     effect: Effect | None = None  # None: switched off in the settings, so nobody looked
     effect_source: Source | None = None
+    effect_doubt: str = ""  # why it is not certain that it only reads; it is asked about then
     state: ToolState
     reason: str = ""
     calls: int = 0
@@ -83,6 +84,7 @@ class Inventory:
             description=card.description,
             effect=card.effect.value,
             effect_source=card.effect.source,
+            effect_doubt=card.doubt,
             state=state,
             reason=reason,
             calls=used.calls if used else 0,

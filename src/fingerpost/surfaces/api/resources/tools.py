@@ -102,6 +102,14 @@ class Switch:
     reason: Reason = ""
 
 
+@frozen
+class ReadingWord:
+    """A person's word on one definition of a tool."""
+
+    fingerprint: str  # of the definition that was shown
+    only_reads: bool = True  # false: it is judged by its own words again
+
+
 def operations(router: Router) -> tuple[Operation, ...]:
     tools = Tools(router)
     return (
@@ -136,6 +144,18 @@ def operations(router: Router) -> tuple[Operation, ...]:
             right=Right.MANAGE,
             answer=tools.switch,
             body=Switch,
+            returns=ToolLine,
+            problems=(404, 409),
+            tag=TAG,
+        ),
+        Operation(
+            method="POST",
+            path="/api/tools/{server}/{tool}/reads",
+            name="say_tool_reads",
+            summary="Say that this definition of a tool only reads, or take it back",
+            right=Right.MANAGE,
+            answer=tools.reads,
+            body=ReadingWord,
             returns=ToolLine,
             problems=(404, 409),
             tag=TAG,
@@ -175,6 +195,17 @@ class Tools:
         card = self._card(await take_inventory(self._router, request.principal), request)
         await self._router.shutters.switch_tool(
             card.key, on=wanted.on, by=request.principal.name, reason=wanted.reason
+        )
+        return await self._line(request.principal, card)
+
+    async def reads(self, request: ApiRequest) -> ToolLine:
+        word: ReadingWord = request.body
+        card = self._card(await take_inventory(self._router, request.principal), request)
+        if word.fingerprint != card.fingerprint:
+            detail = f"{card.key} is not what it was when it was shown. Look at it as it is now."
+            raise Problem(409, "The definition changed", detail, fingerprint=card.fingerprint)
+        await self._router.say_only_reads(
+            card.key, by=request.principal.name, fingerprint=card.fingerprint, only_reads=word.only_reads
         )
         return await self._line(request.principal, card)
 
@@ -241,6 +272,7 @@ def _detail(inventory: Inventory, card: ToolCard, pin: Pin | None) -> ToolDetail
 def _known(card: ToolCard) -> Iterator[KnownField]:
     """Every value with a source, by where it stands in the record."""
     yield _field("effect", card.effect)
+    yield _field("effect_certain", Known(card.certain, card.effect.source, card.doubt))
     yield from _inside("", card.intelligence)
     yield from _inside("retry.", card.retry)
     yield _field("cache_seconds", card.cache_seconds)

@@ -17,6 +17,8 @@ _SHARE: Final = 3  # at most one part in so many goes to the description
 def described(card: ToolCard, *, budget: int) -> str:
     """The tool, for a model that is about to call it. Its description is its server's own text."""
     head = f"{shown(signature(card))}\nserver: {shown(card.server)}; effect: {card.effect.value.value}"
+    if card.doubt:
+        head += f" (not certain: {shown(card.doubt)}; a person is asked before it runs)"
     title = card.definition.get("title")
     if isinstance(title, str) and title:
         head += f"\ntitle: {clip(shown(title), 40)}"

@@ -113,7 +113,7 @@ const COLUMNS = [
     class: "wide-cell",
     render: (row) => html`<span class="clamped"><${Bidi} text=${row.description} /></span>`,
   },
-  { key: "effect", title: "Effect", render: (row) => html`<${EffectBadge} effect=${row.effect} />` },
+  { key: "effect", title: "Effect", render: (row) => html`<${EffectBadge} effect=${row.effect} />${row.effect_doubt ? html` <span class="faint" title=${visible(row.effect_doubt)}>not certain</span>` : null}` },
   { key: "state", title: "State", render: (row) => html`<${StateBadge} state=${row.state} reason=${row.reason} />` },
   { key: "calls", title: "Calls", align: "end", class: "nowrap", render: (row) => calls(row) },
   { key: "typical_ms", title: "Typical", align: "end", class: "nowrap roomy", render: (row) => duration(row.calls ? row.typical_ms : null) },
@@ -155,6 +155,7 @@ function Tool({ of, me }) {
         ${EFFECTS[data.effect]?.words}${data.effect_source ? `; known from: ${SOURCES[data.effect_source] ?? data.effect_source}` : ""}
       </span>
     </div>
+    <${OnlyReads} tool=${data} manages=${manages} onDone=${reload} />
     ${data.reason && !data.change ? html`<p class="notice"><${Bidi} text=${data.reason} /></p>` : null}
     ${data.change ? html`<${Changed} tool=${data} manages=${manages} onDone=${reload} />` : null}
     <${Bidi} text=${data.description || "The server says nothing about this tool."} block />
@@ -186,6 +187,28 @@ const SOURCES = {
   default: "assumed",
 };
 const SOURCE_TONES = { written: "good", learned: "info", annotation: "info", inferred: "plain", default: "plain" };
+
+// A read that is not certain is asked about; a person may say that it only reads.
+function OnlyReads({ tool, manages, onDone }) {
+  const { busy, error, run } = useAct();
+  const said = Boolean(tool.pin?.only_reads) && tool.pin.fingerprint === tool.card.fingerprint;
+  if (!tool.effect_doubt && !said) return null;
+  const say = async () => {
+    const word = { fingerprint: tool.card.fingerprint, only_reads: !said }; // what was read, not what may be there by now
+    const done = await run(async () => (await post(`/api/tools/${pathOf(tool.key)}/reads`, word)) ?? true);
+    if (done !== undefined) toast(said ? `${tool.key} is asked about again` : `${tool.key} runs without a question`, "good");
+    onDone();
+  };
+  return html`<p class="notice">
+    ${said
+      ? html`<${Bidi} text=${tool.pin.only_reads} /> said that this definition only reads. `
+      : html`It seems to read, but that is not certain: <${Bidi} text=${tool.effect_doubt} />. A person is asked before it runs. `}
+    ${manages
+      ? html`<${Button} busy=${busy} onClick=${say}>${said ? "Ask about it again" : "It only reads: do not ask again"}<//>`
+      : null}
+  </p>
+  ${error ? html`<${Problem} error=${error} />` : null}`;
+}
 
 function Changed({ tool, manages, onDone }) {
   const { busy, error, run } = useAct();

@@ -1,0 +1,524 @@
+"""Whether a tool that seems to read is certain to, so that it may run without a person being asked.
+
+`effects` says what a tool most probably does; that it reads is only a guess as long as a name
+says so. It is certain where name, description and parameters agree: the name reads, the
+description opens with a reading verb and nowhere says that the tool does something else, and no
+parameter takes what could do anything (code, a statement, an address, the body of a request).
+What is not understood counts as doubt, never as reading: a verb that is missing here makes a
+person be asked once, so the lists of reading words are the ones that must not be generous.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Final
+
+from fingerpost.catalog import verbs
+from fingerpost.catalog.choices import MOST_PARTS, parameters
+from fingerpost.catalog.clauses import DENIAL
+from fingerpost.catalog.evidence import in_name
+from fingerpost.catalog.words import LONGEST_TEXT, singular, word_set, words
+from fingerpost.records import Effect, JsonObject
+
+# -- the name ---------------------------------------------------------------------------------------------
+
+# After a reading verb these make it act: `get_rid_of`, `check_in`, `read_aloud`, `retrieve_funds`.
+_ACTING_OBJECTS: Final = word_set(
+    """
+    aloud approval away back cash consent funds going in lease lock money off out over paid payout permission
+    ready rid seat signature started through up withdrawal
+    """
+)
+_LANGUAGES: Final = re.compile(
+    r"sql(?![a-z])|graphql|cypher|sparql|mongosh|\b(?:statements?|ddl|dml|mutations?|aggregation pipeline)\b",
+    re.IGNORECASE,
+)
+_VAGUE_NAMES: Final = word_set("query run execute eval evaluate process handle call invoke request")
+
+# -- the description --------------------------------------------------------------------------------------
+
+# A description opens with one of these, as it stands or in the third person: "Get", "Returns".
+_OPENING_BASE: Final = verbs.SAID_OF_READING | verbs.READ - word_set("ask has is reason screenshot")
+_OPENING: Final = verbs.inflected(_OPENING_BASE) | {"echoes"}
+# These need a name that reads: "Provide feedback", "Answer a ticket", "Assess a fee".
+_WEAK_OPENING: Final = word_set("give provide") | verbs.inflected(
+    word_set(
+        "access answer assess categorise categorize classify match output ping present rank render round "
+        "score see tell"
+    )
+)
+_OPENING_NOUNS: Final = word_set("lookup search searches listing list overview details information")
+_LABEL = re.compile(r"^(?:[A-Z][A-Z ]{2,40}|Legacy tool|Deprecated|Read[- ]only):\s+")  # "FIRST STEP: Get …"
+_LEADING: Final = word_set(
+    """
+    a all also an allows and are be best both can could current currently detailed easily efficiently for
+    fast first given here information is it lets may new now of one only optionally our perform performs
+    powerful precise quickly read-only real recursively semantic should simple simply tool that the this to
+    use used useful user users utility when which will with would you your
+    """
+) | {"function", "endpoint", "method", "api", "tools"}
+_MOST_LEADING: Final = 8
+_OPENING_PHRASES = re.compile(
+    r"(?:verif(?:y|ies)|tests?|checks?)\b.*?\b(?:if|whether|that|is|are|exists?)\b|waits? (?:for|until)\b"
+    r"|(?:run|execute|perform)s? (?:an? )?(?:promql|logql|traceql|metricsql|jql|lucene|find|search|metric)\b"
+    r"|(?:run|execute)s? \w+ metric quer(?:y|ies)\b"
+    r"|(?:take|capture)s? (?:an? )?[\w ]*snapshot of [\w ]*page\b"
+    r"|resolves? [^.]*?\b(?:to|into) an? [^.]*?\b(?:ids?|identifiers?|addresse?s?|names?|coordinates)\b"
+    r"|scans? (?:the |all )?(?:documents?|entries|files?|folders?|items|keys|records|rows|tables?)\b"
+    r"|works? out\b|performs? [\w -]{0,40}?\bsearch(?:es)?\b"
+    r"|loads? [^.]*?\b(?:docs|documentation|guides?|guidelines)\b"
+)
+_NAMING: Final = word_set("get list search find read count describe show")
+_PREPOSITIONS: Final = word_set("of on in for with from about") | {","}
+
+# What may stand where a verb could, and is none that acts.
+_HARMLESS: Final = verbs.inflected(_OPENING_BASE | verbs.READ) | word_set(
+    """
+        a about above across after against all along also although an and another any are as at available
+        automatically based be because been before being below between both but by can contain contains
+        could cover covers currently describe describes do does down during each either else even every
+        except exist exists following for from had has have having here how however i if in include included
+        includes including inside instead into is it its itself just last let like likely limited may might
+        more most must need needs next no nor not of on once one only optionally or other otherwise our over
+        per possibly rather related require requires same should since so some sorted specifically such
+        support supports than that the their them then there these they this those through throughout to
+        together toward under unless until unlike up upon used useful using versus via was way were what
+        when where whether which while who whom whose why will with within without would yes yet you your
+
+        aggregate aggregates allow allows ask asks assume avoid combine combines come comes consider
+        consist consists default defaults define defines depend depends detail details differ ensure
+        ensures expect expects help helps indicate indicates ignore ignores know limit limits mean
+        means offer offers omit paginate paginates perform performs prefer provide provided provides
+        reference refer refers relate represent represents respect respects results say says see
+        specify specifies state states stay support tell think treat understand use uses want wants
+        work works
+
+        accepting according allowing applying belonging calling combining comparing concerning containing
+        counting covering depending describing detailing displaying ensuring everything excluding explaining
+        extracting fetching filtering finding getting giving going grouping having identifying indicating
+        including inspecting listing looking making matching meaning missing naming nothing ordering paging
+        passing pertaining pinging processing providing querying ranging reading regarding relating
+        retrieving returning scanning searching showing something sorting specifying spanning starting
+        string summarizing summarising supporting telling understanding using viewing warning working
+        """
+)
+# "It takes a city", but "and takes it": they act where a tool does them after something else.
+_NEUTRAL: Final = word_set(
+    """
+    accept accepts applies apply begin call calls choose follow follows handle handles hold holds make
+    order orders page pass passes point points remember set start starts take takes time try
+    """
+)
+_VERB_ENDING = re.compile(r"(?:at|iz|is|ifi)es$")
+_PLURALS: Final = word_set(
+    """
+    affiliates aggregates associates candidates certificates coordinates dates delegates duplicates
+    enterprises estimates exercises franchises gates graduates plates premises prizes rates sizes states
+    templates updates
+    """
+)
+# These are followed by what a verb does something to.
+_OBJECT: Final = word_set(
+    """
+    a all an any anything each every everything her him his it its itself me my one our the their them
+    these this those us you your
+    """
+)
+_BOUNDARY: Final = word_set("and or then but by afterwards thereby plus")
+_TOOL_SUBJECT: Final = word_set("it tool this call function server service api operation command")
+_AUXILIARY: Final = word_set("will can may must should would could to also then automatically always")
+_TO_MODEL: Final = word_set("you your users user agents models assistant clients client callers")
+
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+|;\s*|[•–—]|\s-+\s")
+_PIECE = re.compile(r"[\w'’-]+|[,:()]")
+_ACTS: Final = (
+    verbs.inflected(
+        verbs.STRONG_WRITE
+        | verbs.STRONG_DESTROY
+        | word_set(
+            """
+            acknowledge acquire activate alert approve archive attach award ban begin bill block book
+            broadcast burn buy cancel charge clear clone close collect commit compile consume correct debit
+            deduct defer demote deploy deposit deprecate dequeue dial dispatch dispense disconnect dump
+            eject email enqueue end enroll exchange fire flip flush forward freeze grant hand hide hire
+            import increase inject invalidate invite invoke issue launch lend lock lower mail merge mint
+            move mute notify open operate order overwrite pair park patch pause pay perform persist place
+            pop post power print promote prune punch push put queue raise rebuild recompute reconfigure
+            record redeem redirect refund register release reload remind reopen reply request reroute reseal
+            reserve reset resend restore resume retire retry revert revoke ring rotate route run schedule
+            seed sell settle shift ship shut sign silence snooze speak spend spin stage stamp start steal
+            stop store strike suspend swap switch tag take terminate tick trade transfer transmit trigger
+            turn type unblock unlock unpack unsubscribe upgrade vote wake withdraw wire
+            """
+        )
+    )
+    - _HARMLESS
+)
+_ACTS_AS_NOUN: Final = verbs.inflected(
+    verbs.NOUN_LIKE
+    | word_set(
+        """
+        alert award ban bill block book burn charge clone command dump email end exchange fire grant hand
+        import increase issue launch lock mail merge mint move order pair park patch pause pay place pop
+        post power print punch push queue raise record refund register release reload reply request
+        reserve reset restore revert ring route run schedule seed shift ship sign stage stamp start stop
+        store strike suspend swap switch tag tick trade transfer trigger turn type update upgrade upload
+        vote wire write insert install
+        """
+    )
+)
+_PASSIVE = re.compile(
+    r"\b(?:is|are|gets?|being|(?:will|would)(?: \w+)? be)\s+"
+    r"(?:then|also|automatically|immediately|permanently|always|afterwards)?\s*"
+    r"(added|approved|archived|assigned|booked|burned|burnt|cancell?ed|changed|charged|cleared|closed|committed|"
+    r"consumed|created|debited|deleted|emailed|expired|flushed|granted|installed|issued|mailed|merged|pruned|"
+    r"published|pushed|rebooted|refunded|rejected|reserved|rotated|transferred|unlocked|upgraded|withdrawn|"
+    r"destroyed|discarded|dropped|erased|executed|invalidated|locked|logged out|marked|modified|moved|"
+    r"notified|overwritten|paid|popped|posted|purged|removed|replaced|reset|restarted|revoked|run|saved|sent|started|"
+    r"stopped|stored|terminated|triggered|truncated|updated|written|wiped)\b(?!\s+by\b)"
+)
+_CONDITION = re.compile(
+    r"\b(?:if|when|whether|that|which|who|where|what|because|since|once|after|before|until|unless|how|while)\b"
+)
+# Words of an effect beside what is returned, wherever they stand.
+_EFFECT_WORDS = re.compile(
+    r"\bin[- ]place\b|\bexclusive\b|\bone[- ]time\b|\bon (?:your|their|the \w+'s) behalf\b"
+    r"|\bside[- ]effects?\b|\bas (?:read|seen|done|delivered|in progress)\b|\bbilled\b"
+    r"|\bcosts? (?:credits?|money)\b"
+    r"|\bin?to (?:an? |the |your |new )*(?:buckets?|clipboard|disks?|files?|folders?|queues?)\b"
+    r"|\binto (?:an? |the |your |new )*(?:collections?|databases?|director(?:y|ies)|tables?)\b"
+    r"|\bchecks? (?:\w+ ){1,4}(?:in (?:for|to|at)|out|off)\b"
+    r"|\b(?:new|fresh|another) (?:\w+ ){0,3}(?:api key|code|key|password|session|token)\b"
+    r"|^lists? (?:an?|your|this) (?:new )?\w+ (?:at|for|in|on) "
+)
+_FOR_SALE = re.compile(
+    r"\bfor sale\b|\bon the (?:market|exchange)\b|\bmarket ?place\b|\bauction\b", re.IGNORECASE
+)
+
+# Hebrew: the verbs that open a description of reading, and those that act, with `and`/`the`/`that` before.
+_HEBREW = re.compile(r"[\u0590-\u05ff]")
+_HEBREW_READS = re.compile(
+    r"^(?:ה?כלי\s+(?:זה\s+)?|כלי\s+ש?)?ו?ש?(?:מחזירה?|מציגה?|מחפשת?|מאחזרת?|קוראת?|שולפת?|מראה|מפרטת?|סופרת?|מאתרת?|"
+    r"מוצאת?|מביאה?|מתארת?|מחשבת?|בודקת?|משווה|מתרגמת?|מסכמת?|קבלת|הצגת|חיפוש|רשימת|קריאת|שליפת|איתור|הצג|חפש|קבל|קרא|"
+    r"החזר|שלוף|מצא)(?=\s|$)"
+)
+_HEBREW_ACTS = re.compile(
+    r"(?:^|[\s,.;:(])[והש]{0,2}(?:מוחק|שולח|מבטל|מעדכן|מאפס|יוצר|מוסיף|מסיר|משנה|כותב|שומר|מעביר|מפעיל|מריץ|מבצע|סוגר|"
+    r"פותח|מפרסם|משלם|מחייב|מזמין|נועל|משחרר|מעלה|מוריד|מחליף|מאשר|דוחה|רושם|קובע|מתקין|מעתיק|מזיז|מנקה|מרוקן|משמיד|"
+    r"מאתחל|מסמן|מגדיר|מטמיע|משגר|קונה|מוכר|מושך|מפקיד|מחק|שלח|בטל|עדכן|אפס|צור|הוסף|הסר|שנה|כתוב|שמור|העבר|הפעל|הרץ|"
+    r"מחיקת|שליחת|ביטול|עדכון|איפוס|יצירת|הוספת|הסרת|שינוי|כתיבת|שמירת|העברת|הפעלת|הרצת)[תהיםו]{0,2}(?=[\s,.;:)]|$)"
+)
+_OTHER_SCRIPT = re.compile(r"[^\W\d_A-Za-z\u00aa-\u024f\u0370-\u03ff\u0590-\u05ff\u2070-\u209c]")
+
+# -- the parameters ---------------------------------------------------------------------------------------
+
+_PROGRAMS: Final = word_set(
+    "bash cmd command commands cypher ddl dml eval expression function graphql javascript mutation "
+    "powershell program python script scripts shell sparql sql statement statements"
+)
+_ADDRESSES: Final = word_set("callback endpoint href uri uris url urls webhook website")
+_BODIES: Final = word_set(
+    "attachment attachments bcc body cc comment content contents edits headers html markdown patch payload "
+    "recipient recipients reply update updates"
+)
+_CHANGING: Final = word_set(
+    """
+    ack acknowledge add append archive assign confirm confirmation consume create delete destroy dry edit
+    force increment insert mark modify notify overwrite persist publish purge remove replace reset save send
+    submit subscribe upsert write
+    """
+)
+_DESTINATIONS: Final = word_set("filename savepath outfile outdir")
+_DESTINATION_PAIRS: Final = frozenset(
+    (first, second)
+    for first in ("output", "save", "target", "dest", "destination", "export", "download")
+    for second in ("path", "file", "dir", "directory", "folder", "filename", "to", "as", "location")
+)
+_ABOUT: Final = word_set("filter has in include max min no return search with")  # `include_body`
+_QUESTION = re.compile(
+    r"natural[- ]language|semantic|keyword|full[- ]?text|\bquestions?\b|search (?:query|terms?|phrase)",
+    re.IGNORECASE,
+)
+# Languages in which nothing but a question can be asked.
+_READ_LANGUAGES = re.compile(
+    r"\b(?:promql|logql|traceql|metricsql|jql|lucene|xpath|jsonpath)\b", re.IGNORECASE
+)
+_SEARCHING: Final = verbs.inflected(word_set("search find lookup list look get count match")) | {"searching"}
+_PLAIN_KINDS: Final = frozenset({"boolean", "integer", "number", "null"})
+_WRITTEN_CODE: Final = word_set(
+    "javascript js my python program source user"
+)  # `source_code`, not `country_code`
+_NAMES_ONE: Final = verbs.STAMPS | word_set("id ids name names slug tag version")  # `script_name`
+_NO_PROGRAM: Final = word_set("cron filter key projection")  # `filter_expression`
+
+
+def doubt(definition: JsonObject) -> str:
+    """Why it is not certain that this tool, which seems to read, does nothing else. Empty: it is certain."""
+    name = str(definition.get("name", ""))
+    described = definition.get("description")
+    text = described if isinstance(described, str) else ""
+    return (
+        _in_name(name)
+        or _in_titles(definition)
+        or _in_description(name, text)
+        or doubt_of_parameters(definition, programs_only=False)
+    )
+
+
+def _in_name(name: str) -> str:
+    spoken = words(name)
+    for before, word in pairwise(spoken):
+        if before in verbs.READ and word in _ACTING_OBJECTS and (before, word) != ("look", "up"):
+            return f"{before} {word!r} in its name may mean that it acts"
+    if _LANGUAGES.search(name):
+        return "its name speaks of a language in which anything can be said"
+    return ""
+
+
+def _in_titles(definition: JsonObject) -> str:
+    annotations = definition.get("annotations")
+    hinted = annotations.get("title") if isinstance(annotations, Mapping) else None
+    for title in (definition.get("title"), hinted):
+        if isinstance(title, str):
+            found = in_name(title)
+            if found is not None and found.effect is not Effect.READ and not found.doubtful:
+                return found.reason.replace("its name", "its title", 1)
+    return ""
+
+
+def doubt_of_parameters(definition: JsonObject, *, programs_only: bool) -> str:
+    """Why its parameters speak against reading. `programs_only`: for a server whose hints are trusted."""
+    name, described = str(definition.get("name", "")), definition.get("description")
+    text = described if isinstance(described, str) else ""
+    found = parameters(definition.get("inputSchema"))
+    if not found.complete:
+        return f"its parameters are more than {MOST_PARTS} parts"
+    for parameter, part in found.named:
+        if programs_only:
+            if _takes_program(words(parameter)) and not _is_bounded(part):
+                return f"its parameter {parameter!r} may take a program"
+        elif (reason := _about_parameter(name, text, parameter, part)) is not None:
+            return reason
+    return ""
+
+
+# -- what the description says ----------------------------------------------------------------------------
+
+
+def _in_description(name: str, text: str) -> str:
+    if not text.strip():
+        return "it has no description that says so"
+    if len(text) > LONGEST_TEXT:
+        return "its description is longer than what is read of it"
+    if _OTHER_SCRIPT.search(text):
+        return "its description is in a language that is not judged"
+    if _FOR_SALE.search(text):
+        return "its description speaks of selling"
+    text = DENIAL.sub(" ", _LABEL.sub("", text).lower())
+    if _HEBREW.search(text):
+        return _in_hebrew(text)
+    if (found := _EFFECT_WORDS.search(text)) is not None:
+        return f"its description says {found[0].strip()!r}"
+    sentences = [sentence for sentence in _SENTENCE.split(text.strip()) if sentence.strip()]
+    if not sentences or not (
+        _opens_with_reading(name, sentences[0]) or _names_what_is_read(name, sentences[0])
+    ):
+        return "its description does not begin with what it reads"
+    for number, sentence in enumerate(sentences):
+        if (word := _act(sentence, first=number == 0)) is not None:
+            return f"its description says {word!r}"
+    return ""
+
+
+def _in_hebrew(text: str) -> str:
+    if (found := _HEBREW_ACTS.search(text)) is not None:
+        return f"its description says {found[0].strip()!r}"
+    if not _HEBREW_READS.search(text.strip()):
+        return "its description does not begin with what it reads"
+    return ""
+
+
+def _opens_with_reading(name: str, sentence: str) -> bool:
+    """ "Get …", "This tool will fetch …", "A powerful web search tool": a reading verb comes first."""
+    if _OPENING_PHRASES.match(sentence):
+        return True
+    for word in re.findall(r"[\w'’-]+", sentence)[: _MOST_LEADING + 1]:
+        if word in _OPENING or word in _OPENING_NOUNS:
+            return word not in _WEAK_OPENING or not verbs.READ.isdisjoint(words(name))
+        if word not in _LEADING and not word.endswith("ly"):
+            return word in ("web", "text", "code") and bool(re.search(r"\bsearch\b", sentence))
+    return False
+
+
+def _names_what_is_read(name: str, sentence: str) -> bool:
+    """ "Issues of a repository", for `list_issues`: no verb, but the thing that the name reads."""
+    spoken = words(name)
+    if not spoken or spoken[0] not in _NAMING or "new" in sentence:
+        return False
+    things = {singular(word) for word in spoken[1:]}
+    said = _PIECE.findall(sentence)
+    for place, word in enumerate(said[:_MOST_LEADING]):
+        if singular(word) in things:
+            following = said[place + 1] if place + 1 < len(said) else ""
+            return place > 0 or following in _PREPOSITIONS
+        if word not in _LEADING:
+            return False
+    return False
+
+
+def _act(sentence: str, *, first: bool) -> str | None:
+    """A word by which this sentence says that the tool does something else than read."""
+    if (passive := _done(sentence)) is not None:
+        return passive
+    if first and (opening := _OPENING_PHRASES.match(sentence)):
+        sentence = f"get {sentence[opening.end() :]}"
+    pieces = _PIECE.findall(sentence)
+    boundary, ours, conditional = True, first, False
+    for place, piece in enumerate(pieces):
+        if piece in ",:()":
+            boundary, conditional = True, False
+            continue
+        if piece in _TO_MODEL and boundary:
+            ours = False  # "You can get all …", "Users may …"
+        if not conditional and boundary and (verb := _verb_at(pieces, place, ours=ours, first=first)):
+            return verb
+        if piece in _TOOL_SUBJECT or piece in _BOUNDARY or piece in _AUXILIARY:
+            ours = ours or piece in _TOOL_SUBJECT
+            boundary = True
+        elif _CONDITION.fullmatch(piece):
+            boundary, conditional = _after_condition(pieces, place, first=first)
+        else:
+            boundary = boundary and (piece in _LEADING or piece.endswith("ly"))
+    return None
+
+
+def _after_condition(pieces: list[str], place: int, *, first: bool) -> tuple[bool, bool]:
+    """Whether a verb of the tool's may follow here, and whether what follows is somebody else's."""
+    word = pieces[place]
+    if word in ("that", "which"):  # "a tool that deletes": of the tool, where it was just named
+        return place <= 4 and any(one in _TOOL_SUBJECT for one in pieces[:place]), False
+    if first and word in ("after", "before", "while") and place + 1 < len(pieces):
+        gerund = pieces[place + 1].endswith("ing")  # "Returns the file after moving it"
+        return gerund, not gerund
+    return False, True
+
+
+def _done(sentence: str) -> str | None:
+    """What is done to something: "which is burned afterwards", but not "files that are deleted"."""
+    found = _PASSIVE.search(sentence)
+    if found is None:
+        return None
+    before = sentence[: found.start()].rstrip()
+    return found[1] if before.endswith(", which") or not _CONDITION.search(before) else None
+
+
+def _verb_at(pieces: list[str], place: int, *, ours: bool, first: bool) -> str | None:
+    """The word here, if it is one that acts, where a clause may have its verb."""
+    word = pieces[place]
+    if word in _HARMLESS or len(word) < 2:
+        return None
+    before = pieces[place - 1] if place else ""
+    following = pieces[place + 1] if place + 1 < len(pieces) else ""
+    governs = following in _OBJECT
+    joined = before in _BOUNDARY or before == ","
+    if word in _NEUTRAL:
+        return word if governs and joined and first else None
+    third = word.endswith("s") and not word.endswith("ss") and before != "to"
+    if word in _ACTS:
+        if word in _ACTS_AS_NOUN and not governs and not (third and joined and _is_thing(following)):
+            return None
+        return word if ours or third else None
+    if third and joined and _VERB_ENDING.search(word) and word not in _PLURALS:
+        return word
+    if not governs:
+        return None
+    # Not a word we know: in the place of a verb, with an object, it is taken for one.
+    if third or word.endswith("ing"):
+        return word if third or place > 0 else None
+    return word if first and joined else None
+
+
+def _is_thing(word: str) -> bool:
+    """Whether this may be what a verb acts upon: a plain word, no preposition, participle or mark."""
+    return (
+        word.isalpha()
+        and word not in _HARMLESS
+        and word not in _BOUNDARY
+        and not word.endswith(("ed", "ing"))
+    )
+
+
+# -- what the parameters take -----------------------------------------------------------------------------
+
+
+def _about_parameter(name: str, text: str, parameter: str, part: JsonObject) -> str | None:
+    spoken = words(parameter)
+    if not spoken:
+        return None
+    opening, last = spoken[0], spoken[-1]
+    if opening in _CHANGING and last not in verbs.STAMPS:
+        return f"its parameter {parameter!r} speaks of changing something"
+    if _is_bounded(part):
+        return None
+    if _takes_program(spoken):
+        return f"its parameter {parameter!r} may take a program"
+    if last in _ADDRESSES:
+        return f"its parameter {parameter!r} takes an address"
+    if last in _BODIES and len(spoken) < 3 and opening not in _ABOUT:
+        return f"its parameter {parameter!r} takes what would be written"
+    if last in _DESTINATIONS or tuple(spoken[-2:]) in _DESTINATION_PAIRS:
+        return f"its parameter {parameter!r} names a place to write to"
+    if _LANGUAGES.search(parameter) or (
+        singular(last) == "query" and (_LANGUAGES.search(_said_of(part)) or not _searches(name, text))
+    ):
+        return f"its parameter {parameter!r} may be a statement that does anything"
+    return None
+
+
+def _takes_program(spoken: tuple[str, ...]) -> bool:
+    if not spoken:
+        return False
+    if "code" in spoken and (spoken[0] == "code" or not _WRITTEN_CODE.isdisjoint(spoken)):
+        return True
+    return not _PROGRAMS.isdisjoint(spoken) and spoken[0] not in _NO_PROGRAM and spoken[-1] not in _NAMES_ONE
+
+
+def _searches(name: str, text: str) -> bool:
+    """Whether a `query` is what is looked for, by the tool's own words, and not a statement to be run."""
+    if _LANGUAGES.search(text):
+        return False
+    if _READ_LANGUAGES.search(text) or _QUESTION.search(text):
+        return True
+    spoken = set(words(name))
+    if not spoken.isdisjoint(_VAGUE_NAMES):
+        return False
+    return not spoken.isdisjoint(_SEARCHING) or not _SEARCHING.isdisjoint(words(text)[:_MOST_LEADING])
+
+
+def _said_of(part: JsonObject) -> str:
+    described = part.get("description")
+    return described[:LONGEST_TEXT] if isinstance(described, str) else ""
+
+
+def _is_bounded(part: JsonObject) -> bool:
+    """A number, a switch or a choice: nothing can be said with it but what it is for."""
+    if "enum" in part or "const" in part:
+        return True
+    kinds = set(_kinds(part))
+    return bool(kinds) and kinds <= _PLAIN_KINDS
+
+
+def _kinds(part: JsonObject) -> Iterator[str]:
+    kind = part.get("type")
+    if isinstance(kind, str):
+        yield kind
+    elif isinstance(kind, list | tuple):
+        yield from (each for each in kind if isinstance(each, str))
+    for word in ("anyOf", "oneOf"):
+        branches = part.get(word)
+        if isinstance(branches, list | tuple):
+            for branch in branches:
+                if isinstance(branch, Mapping):
+                    yield from _kinds(branch) if "enum" not in branch else ("null",)
