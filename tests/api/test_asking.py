@@ -96,6 +96,27 @@ async def test_a_named_conversation_is_recalled_for_its_caller_alone(tmp_path: P
     ]
 
 
+@proves("B12")
+async def test_whoever_needs_no_key_goes_on_with_a_conversation_of_the_command_line(tmp_path: Path) -> None:
+    """The command gives them no name, the API calls them `local`; a named caller is somebody else."""
+    told: list[str] = []
+
+    def answer(request: ModelRequest) -> str:
+        told.append(" | ".join(message.text for message in request.messages[1:]))
+        return f"Answer {len(told)}."
+
+    async with house(tmp_path, _files().spec(), model=playing(answer=answer)) as opened:
+        await opened.router.route("Good morning!", conversation="c1")
+        await opened.router.route("Good evening!", conversation="c1", caller="dana")
+        body = {"request": "Thank you!", "conversation": "c1"}
+        assert (await opened.post("/api/ask", body)).status_code == 200
+        await opened.router.route("Good night!", conversation="c1")
+    assert told[2:] == [
+        "Good morning! | Answer 1. | Thank you!",
+        "Good morning! | Answer 1. | Thank you! | Answer 3. | Good night!",
+    ]
+
+
 async def test_a_request_is_answered_as_a_stream(opened: House) -> None:
     async with listening_to(opened, "/api/ask", body={"request": WISH}) as stream:
         kinds: list[str] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -426,6 +426,26 @@ async def test_while_the_store_is_locked_nothing_that_writes_runs(tmp_path: Path
         assert here.notes.calls == []
         again = await here.router.call("write_note", {"path": "a", "text": "b"})
         assert again.error is ErrorKind.AUTHORIZATION_REQUIRED  # the store works again
+
+
+@proves("D6", "F37")
+async def test_a_call_that_ran_has_its_result_although_the_rest_of_it_cannot_be_kept(tmp_path: Path) -> None:
+    def spoil() -> None:
+        with closing(sqlite3.connect(tmp_path / "s.db")) as database:
+            database.execute("DROP TABLE cache")
+
+    async def answer(name: str, arguments: dict[str, Any]) -> str:
+        await anyio.to_thread.run_sync(spoil)
+        return json.dumps([f"line {number}" for number in range(5_000)])
+
+    async with house(tmp_path, answer=answer, digest={"max_tokens": 200}) as here:
+        outcome = await here.router.call("read_note", {"path": "a"})
+        assert outcome.success, outcome
+        assert outcome.content.startswith('["line 0"')
+        assert "could not be kept" in outcome.content
+        assert "read_result" not in outcome.content
+        assert outcome.digest is not None
+        assert outcome.digest.handle is None
 
 
 async def test_pins_wait_for_a_store_that_is_locked_when_the_first_tools_come(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from fingerpost.call.execution.failure import facts, fault_of, parameter_errors
 from fingerpost.call.guidance import advice, advice_after_decision
@@ -30,6 +30,8 @@ from fingerpost.records import (
     Ruling,
     ToolCall,
 )
+
+NOT_KEPT: Final = "What was left out could not be kept: the store failed. The call itself was carried out."
 
 
 @frozen(kw_only=False)
@@ -226,7 +228,8 @@ class Endings:
             metadata=metadata,
         )
 
-    def answered(self, execution: Execution, asked: Call, cut: Digest) -> Outcome:
+    def answered(self, execution: Execution, asked: Call, cut: Digest, *, kept: bool) -> Outcome:
+        """`kept`: what was cut can be read on."""
         failed = execution.error is not None
         metadata: dict[str, Json] = {"untrusted": True, "operation": asked.operation, "effect": asked.effect}
         fault = None if not failed else fault_of(execution.result or {})
@@ -234,6 +237,10 @@ class Endings:
             metadata |= {"error_type": execution.error, **facts(fault)}
         if execution.call.tool != asked.tool:
             metadata["answered_by"] = execution.call.tool
+        content, content_type = cut.text, cut.content_type
+        if not kept and cut.trimmed:
+            metadata["rest"] = NOT_KEPT
+            content, content_type = f"{content}\n[{NOT_KEPT}]", "text"
         last = execution.attempts[-1] if execution.attempts else None
         if last is not None and last.cached:
             metadata["cached"] = {"age_seconds": round(last.age_ms / 1000, 1)}
@@ -241,8 +248,8 @@ class Endings:
             call_id=self.context.call_id,
             tool=execution.call.tool,
             success=not failed,
-            content=cut.text,
-            content_type=cut.content_type,
+            content=content,
+            content_type=content_type,
             reference=self.wish.reference,
             error=execution.error,
             advice=advice(execution.error, hint=execution.hint) if execution.error is not None else "",

@@ -58,6 +58,7 @@ from fingerpost.records import (
     Call,
     CallContext,
     Decision,
+    Digest,
     Effect,
     ErrorKind,
     Execution,
@@ -587,12 +588,24 @@ class CallPath:
             return outcome
         card = self._catalog.whole.get(execution.call.tool) or ready.card
         cut = await fitted(execution.result, card, context, self._settings)
-        if cut.handle is not None:
-            await self.results.keep(context.call_id, execution.result, caller=context.caller)
+        kept = await self._keep(execution.result, cut, context)
+        if not kept:
+            cut = await fitted(execution.result, card, context, self._settings, kept=False)
         self._tell(context, ResultDigested, tokens=cut.tokens, original_tokens=cut.original_tokens,
                    dropped=cut.dropped, handle=cut.handle)  # fmt: skip
         self._note_usage(execution, tokens=cut.original_tokens)
-        return endings.answered(execution, ready.call, cut)
+        return endings.answered(execution, ready.call, cut, kept=kept)
+
+    async def _keep(self, result: JsonObject, cut: Digest, context: CallContext) -> bool:
+        """Keep what was cut, where anything was. False: the store failed; the call ran all the same."""
+        if cut.handle is None:
+            return True
+        try:
+            await self.results.keep(context.call_id, result, caller=context.caller)
+        except StoreError as error:
+            logger.warning("the result of %s could not be kept: %s", context.call_id, error)
+            return False
+        return True
 
     def _note_usage(self, execution: Execution, *, tokens: int) -> None:
         for attempt in execution.attempts:

@@ -1,6 +1,6 @@
 """Frozen values that pass between the stages. They hold facts and derive nothing costly."""
 
-from fingerpost.records.access import EVERY_RIGHT, Principal, Right, Scope
+from fingerpost.records.access import EVERY_RIGHT, LOCAL_NAME, Principal, Right, Scope, is_same_person
 from fingerpost.records.approvals import Approval, Decision, Grant, Pending
 from fingerpost.records.calls import (
     Attempt,
@@ -117,6 +117,7 @@ from fingerpost.records.tools import (
 
 __all__ = [
     "EVERY_RIGHT",
+    "LOCAL_NAME",
     "MAX_REINJECTIONS",
     "AnswerSize",
     "Approval",
@@ -225,6 +226,7 @@ __all__ = [
     "Verdict",
     "as_valid_text",
     "check_json",
+    "is_same_person",
     "new_id",
     "random_bits",
     "utc_now",

@@ -36,6 +36,12 @@ class Right(StrEnum):
 
 
 EVERY_RIGHT: Final = tuple(Right)
+LOCAL_NAME: Final = "local"  # of whoever needs no key, on surfaces that want a name; no key may have it
+
+
+def is_same_person(one: str | None, other: str | None) -> bool:
+    """Whether two callers are one person: the command and the library give whoever needs no key no name."""
+    return (one or LOCAL_NAME) == (other or LOCAL_NAME)
 
 
 @frozen

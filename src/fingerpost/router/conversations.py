@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from fingerpost.events import AnswerGiven, Event, QuestionAsked, RequestNarrowed, RouteBegan, rebuild
-from fingerpost.records import Message, Mode, Packet, RouteOutcome
+from fingerpost.records import Message, Mode, Packet, RouteOutcome, is_same_person
 from fingerpost.store import Store
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ async def recall(store: Store, conversation: str, *, caller: str | None) -> tupl
     """
     await store.journal.flush()
     found = await store.journal.packets_of(conversation)
-    packets = [packet for packet in found if packet.header.caller == caller]
+    packets = [packet for packet in found if is_same_person(packet.header.caller, caller)]
     for packet in packets:
         recorded = await store.journal.events(packet_id=packet.packet_id, kinds=_TELLING)
         reply = reply_in([entry.event for entry in recorded])
@@ -43,7 +43,7 @@ def exchange(packet: Packet, reply: str) -> tuple[Message, ...]:
 async def open_question(store: Store, conversation: str, *, caller: str | None) -> Route | None:
     """The question that ended the caller's conversation, where the next line answers it (`question_in`)."""
     for packet in await store.journal.packets_of(conversation, limit=1):
-        if packet.header.caller != caller:
+        if not is_same_person(packet.header.caller, caller):
             return None
         recorded = await store.journal.events(packet_id=packet.packet_id)
         return question_in([entry.event for entry in recorded])

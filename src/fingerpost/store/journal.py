@@ -228,9 +228,7 @@ def _row(event: Event) -> Row:
 
 def _conversation(event: Event) -> str | None:
     """The conversation that a request arrives in."""
-    if not isinstance(event, PacketReceived) or event.packet.header.session_id is None:
-        return None
-    return escape(event.packet.header.session_id)
+    return escape(event.packet.header.session_id) if isinstance(event, PacketReceived) else None
 
 
 def _event_ids(connection: Connection, *, after: int) -> set[str]:

@@ -20,7 +20,7 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, or_, select, update
 
 from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
-from fingerpost.records import Right, Scope, new_id, utc_now
+from fingerpost.records import LOCAL_NAME, Right, Scope, new_id, utc_now
 from fingerpost.records.codec import from_json, to_json
 from fingerpost.store.backlog import Loss
 from fingerpost.store.database import Database
@@ -29,7 +29,7 @@ from fingerpost.store.statements import insert_new
 from fingerpost.store.writer import Writer
 
 PREFIX: Final = "fp_"
-RESERVED: Final = frozenset({"local"})  # the name of whoever needs no key
+RESERVED: Final = frozenset({LOCAL_NAME})  # the name of whoever needs no key
 
 _KEY = re.compile(r"fp_([0-9a-f]{32})_([A-Za-z0-9_-]{43})")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")

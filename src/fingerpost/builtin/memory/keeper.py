@@ -17,12 +17,11 @@ from fingerpost.builtin.passages import Passage, PassageIndex
 from fingerpost.builtin.premises import Premises
 from fingerpost.frozen import frozen
 from fingerpost.narrow.lexical.words import terms_of
-from fingerpost.records import new_id, utc_now
+from fingerpost.records import LOCAL_NAME, new_id, utc_now
 from fingerpost.store import Memories, Memory, Owner, Store
 from fingerpost.store.memories import Stamp
 
 MOST_INDEXES: Final = 32  # of people who searched last
-LOCAL: Final = "local"  # what a surface calls whoever needs no key: the person without a name
 
 
 @frozen
@@ -164,7 +163,7 @@ class Keeper:
 
 def owner_of(caller: Caller) -> Owner:
     """Whose memories the call is about."""
-    person = None if caller.user == LOCAL else caller.user
+    person = None if caller.user == LOCAL_NAME else caller.user
     return Owner(person=person, conversation=caller.conversation)
 
 

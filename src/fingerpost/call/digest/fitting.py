@@ -18,15 +18,20 @@ from fingerpost.tasks import aside
 MANY: Final = 100  # blocks
 
 
-async def fitted(result: JsonObject, card: ToolCard, context: CallContext, settings: Settings) -> Digest:
-    """The digest; of a large result in a thread, because cutting it takes a while."""
+async def fitted(
+    result: JsonObject, card: ToolCard, context: CallContext, settings: Settings, *, kept: bool = True
+) -> Digest:
+    """The digest; of a large result in a thread, because cutting it takes a while.
+
+    `kept`: the whole can be read on under the handle that is named.
+    """
     summary = needs_summary(card, settings)
     budget = budget_for(card, context, settings.digest, summary=summary and not context.summarises)
     budget = budget if settings.flags.digest else sys.maxsize
     if (said := sentence(result, budget=budget)) is not None:
         return said
     large = _is_large(result)
-    handle = handle_of(context.call_id)
+    handle = handle_of(context.call_id) if kept else None
     if not large and (whole := uncut(result, budget=budget)) is not None:
         long = summary and whole.tokens > settings.digest.summary_tokens  # kept, for it will be summarised
         return replace(whole, handle=handle) if long else whole

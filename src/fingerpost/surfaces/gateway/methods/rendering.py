@@ -86,7 +86,9 @@ async def _cut(
         if not fit.left_out and len(encoded(fit.structured)) > MOST_STRUCTURED:
             return _too_much(outcome, handle)
         kept["structuredContent"] = fit.structured
-        said = [_text(text) for text in (fit.beside, _said_of(fit, handle)) if text]
+        rest = outcome.metadata.get("rest")  # why there is no handle
+        lost = f"[{rest}]" if rest is not None else ""
+        said = [_text(text) for text in (fit.beside, _said_of(fit, handle), lost) if text]
         if fit.left_out:
             kept[_META] = {**_meta(result), "fingerpost/left_out": list(fit.left_out)}
     kept["content"] = [*said, *_fitting(content)]

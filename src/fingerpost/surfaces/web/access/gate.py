@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from fingerpost.events import EventSink
 from fingerpost.frozen import frozen
-from fingerpost.records import EVERY_RIGHT, JsonObject, Principal
+from fingerpost.records import EVERY_RIGHT, LOCAL_NAME, JsonObject, Principal
 from fingerpost.store.keys import PREFIX
 from fingerpost.surfaces.web.access.documents import Documents
 from fingerpost.surfaces.web.access.hosts import Hosts
@@ -16,7 +16,7 @@ from fingerpost.surfaces.web.access.tries import Tries
 from fingerpost.surfaces.web.access.verdicts import Insufficient, Known, Undecided, Unknown, Verdict
 from fingerpost.surfaces.web.gate import Denial, Endpoint
 
-LOCAL: Final = Principal(name="local", kind="local", rights=EVERY_RIGHT)
+LOCAL: Final = Principal(name=LOCAL_NAME, kind="local", rights=EVERY_RIGHT)
 
 LONGEST_CREDENTIAL: Final = 16_384
 # Set by proxies: whoever asks through one does not sit at this machine.
