@@ -45,7 +45,8 @@ Scope = Literal["once", "conversation"]
 
 # Clocks of machines that share a database are rarely further apart than this.
 SKEW: Final = timedelta(seconds=30)
-MOST_WAITING: Final = 100  # of one caller
+MOST_WAITING: Final = 100  # of one caller in one conversation: local programs have a name in common
+MOST_OF_CALLER: Final = 1000  # in all conversations; then each may have one more
 
 # Grants from the future that one call may use up in vain before it is asked about again.
 _VAIN: Final = 8
@@ -82,9 +83,7 @@ class Approvals:
         """
         now = self._clock()
         if await self._is_crowded(call, context, now):
-            message = (
-                f"{call.tool} needs a person's approval, and {MOST_WAITING} calls of this caller wait already"
-            )
+            message = f"{call.tool} needs a person's approval, and too many calls of this caller wait already"
             raise LimitReached(message, hint="have those decided first: `fingerpost approvals` lists them")
         asked = Pending(
             pending_id=new_id("apr"),
@@ -121,8 +120,10 @@ class Approvals:
 
     async def _is_crowded(self, call: Call, context: CallContext, now: datetime) -> bool:
         waiting = await self._store.approvals.waiting(now=now)
-        theirs = [one.call_fingerprint for one in waiting if one.caller == context.caller]
-        return len(theirs) >= MOST_WAITING and call.fingerprint not in theirs
+        theirs = [one for one in waiting if one.caller == context.caller]
+        here = {one.call_fingerprint for one in theirs if one.conversation == context.conversation}
+        most = 1 if len(theirs) >= MOST_OF_CALLER else MOST_WAITING
+        return len(here) >= most and call.fingerprint not in here
 
     async def spend(self, call: Call, context: CallContext, *, exact: bool = False) -> Permit | None:
         """Use a permission for this call, the one for exactly this call first; None when there is none.

@@ -21,7 +21,7 @@ from fingerpost.call.execution.door import DurableAppend, Progress, ToolDoor
 from fingerpost.call.execution.failure import Failure, cancelled, explain, judge
 from fingerpost.call.execution.journey import Journey, Leg, Try
 from fingerpost.call.execution.shape import as_mcp
-from fingerpost.call.execution.slots import NoSlot, SlotClock, Slots
+from fingerpost.call.execution.slots import NoSlot, SlotClock, Slots, owner_of
 from fingerpost.errors import StoreUnavailable, ToolTimeout
 from fingerpost.events import Event
 from fingerpost.records import Call, Effect, JsonObject
@@ -75,7 +75,8 @@ class Attempts:
         if leg.time.deadline <= began:
             return explain(_no_time(leg), leg.call, sent=False)
         try:
-            await self._slots.take(server, until=leg.time.may_wait_until(began))
+            owner = owner_of(journey.context)
+            await self._slots.take(server, owner, until=leg.time.may_wait_until(began))
         except NoSlot as none:
             attempt.waited += loop_time() - began
             return none.failure
@@ -85,7 +86,7 @@ class Attempts:
             leg.time.has_waited(waited)
             return await self._past_breaker(journey, leg, attempt)
         finally:
-            self._slots.give_back(server)
+            self._slots.give_back(server, owner)
 
     async def _past_breaker(self, journey: Journey, leg: Leg, attempt: Try) -> JsonObject | Failure:
         server = leg.call.server
@@ -136,7 +137,10 @@ class Attempts:
         call = leg.call
         grace = GRACE_SECONDS if leg.dialogue is None else 0.0
         scope = cancel_scope(min(loop_time() + seconds + grace, leg.time.until))
-        clock = SlotClock(scope, self._slots, call.server, patience=seconds + grace, until=leg.time.until)
+        owner = owner_of(journey.context)
+        clock = SlotClock(
+            scope, self._slots, call.server, owner, patience=seconds + grace, until=leg.time.until
+        )
         try:
             with scope:
                 return await self._door.call(

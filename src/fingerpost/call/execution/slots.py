@@ -1,7 +1,12 @@
-"""How many calls one server gets at once. Who came first goes first.
+"""How many calls one server gets at once, shared by its callers.
 
-The queue is bounded: behind a stuck server a thousand callers would only wait
-for their own deadlines.
+A slot that comes free goes to the waiting caller who has the fewest calls running
+there, and among those to the one who was served longest ago; within one caller the
+same holds for conversations, and within a conversation who came first goes first.
+So whoever sends many calls at once delays their own, not those of others.
+
+The queue is bounded for each caller: behind a stuck server a thousand calls would
+only wait for their own deadlines.
 
 A call that waits for a person lends its slot: the server has nothing to do for
 it, and a person may take minutes. When the answer comes it goes on at once,
@@ -12,16 +17,19 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection
+from typing import Final
 
 import anyio
 
 from fingerpost.call.execution.failure import Failure
-from fingerpost.records import ErrorKind
+from fingerpost.frozen import frozen
+from fingerpost.records import CallContext, ErrorKind
 from fingerpost.servers.clock import Clock
 
-MOST_WAITING = 256  # callers of one server
+MOST_WAITING = 256  # calls of one caller to one server
+MOST_WAITING_IN_ALL = 4096  # calls to one server
 MOST_LENT = 256  # slots of one server; a call that waits for a person beyond that keeps its own
 
 
@@ -33,31 +41,91 @@ class NoSlot(Exception):
         self.failure = failure
 
 
+@frozen(kw_only=False)
+class SlotOwner:
+    """For whom a slot is taken: a caller, and which of their conversations."""
+
+    caller: str = ""
+    conversation: str = ""
+
+
+def owner_of(context: CallContext) -> SlotOwner:
+    """Local programs have one name: their sessions tell them apart."""
+    return SlotOwner(context.caller or "", context.conversation or "")
+
+
+NOT_KNOWN: Final = SlotOwner()
+
+
 class _Queue:
     """The slots of one server, and who waits for one."""
 
-    __slots__ = ("free", "lent", "waiting")
+    __slots__ = ("_served", "_turns", "free", "lent", "number_waiting", "running", "waiting")
 
     def __init__(self, free: int) -> None:
         self.free = free  # below zero while calls that had lent theirs run beside those who got it
         self.lent = 0
-        self.waiting: deque[asyncio.Future[bool]] = deque()
+        self.waiting: dict[str, dict[str, deque[asyncio.Future[bool]]]] = {}  # by caller and conversation
+        self.number_waiting: Counter[str] = Counter()  # by caller
+        self.running: Counter[str | SlotOwner] = Counter()  # by caller, and by caller and conversation
+        self._turns = 0
+        self._served: dict[str | SlotOwner, int] = {}  # the last turn of each who waits
 
-    def give_back(self) -> None:
-        """To whoever has waited longest and still does, unless more run than there are slots."""
-        while self.waiting and self.free >= 0:
-            waiter = self.waiting.popleft()
-            if not waiter.done():
-                waiter.set_result(True)
-                return
-        self.free += 1
+    def begin(self, owner: SlotOwner) -> None:
+        """A call of theirs has a slot."""
+        self.running[owner.caller] += 1
+        self.running[owner] += 1
 
-    def leave(self, waiter: asyncio.Future[bool]) -> None:
+    def end(self, owner: SlotOwner) -> None:
+        """It has none any more, for good or for now."""
+        for key in (owner.caller, owner):
+            self.running[key] -= 1
+            if not self.running[key]:
+                del self.running[key]
+
+    def give_back(self, owner: SlotOwner) -> None:
+        """To the next in turn, unless more run than there are slots."""
+        self.end(owner)
+        if not self.waiting or self.free < 0:
+            self.free += 1
+            return
+        caller = min(self.waiting, key=self._turn_of)
+        owners = [SlotOwner(caller, conversation) for conversation in self.waiting[caller]]
+        chosen = min(owners, key=self._turn_of)
+        self._turns += 1
+        self._served[caller] = self._served[chosen] = self._turns
+        waiter = self.waiting[caller][chosen.conversation][0]
+        self._remove(waiter, chosen)
+        self.begin(chosen)
+        waiter.set_result(True)
+
+    def _turn_of(self, key: str | SlotOwner) -> tuple[int, int]:
+        return self.running[key], self._served.get(key, 0)
+
+    def add(self, waiter: asyncio.Future[bool], owner: SlotOwner) -> None:
+        self.waiting.setdefault(owner.caller, {}).setdefault(owner.conversation, deque()).append(waiter)
+        self.number_waiting[owner.caller] += 1
+
+    def _remove(self, waiter: asyncio.Future[bool], owner: SlotOwner) -> None:
+        """Whoever waits for nothing any more leaves nothing behind."""
+        conversations = self.waiting[owner.caller]
+        line = conversations[owner.conversation]
+        line.remove(waiter)
+        self.number_waiting[owner.caller] -= 1
+        if not line:
+            del conversations[owner.conversation]
+            self._served.pop(owner, None)
+        if not conversations:
+            del self.waiting[owner.caller]
+            del self.number_waiting[owner.caller]
+            self._served.pop(owner.caller, None)
+
+    def leave(self, waiter: asyncio.Future[bool], owner: SlotOwner) -> None:
         """Somebody waits no more. A slot that came in the same moment goes to the next."""
         if waiter.done() and not waiter.cancelled() and waiter.result():
-            self.give_back()
-        elif waiter in self.waiting:
-            self.waiting.remove(waiter)
+            self.give_back(owner)
+        elif waiter in self.waiting.get(owner.caller, {}).get(owner.conversation, ()):
+            self._remove(waiter, owner)
 
 
 class Slots:
@@ -78,7 +146,7 @@ class Slots:
         self._most_lent = most_lent
         self._queues: dict[str, _Queue] = {}
 
-    async def take(self, server: str, *, until: float) -> None:
+    async def take(self, server: str, owner: SlotOwner = NOT_KNOWN, *, until: float) -> None:
         """Take a slot of this server, to be given back. Raises `NoSlot` when none is free before `until`."""
         if server in self._unbounded:
             return
@@ -87,40 +155,43 @@ class Slots:
             queue = self._queues[server] = _Queue(self._each)
         if queue.free > 0:
             queue.free -= 1  # nobody waits while one is free
-        elif not await self._wait(server, queue, until):
+            queue.begin(owner)
+        elif not await self._wait(server, queue, owner, until):
             raise NoSlot(_busy(server, f"none of its {self._each} slots came free in time"))
 
-    def give_back(self, server: str) -> None:
+    def give_back(self, server: str, owner: SlotOwner = NOT_KNOWN) -> None:
         if server not in self._unbounded:
-            self._queues[server].give_back()
+            self._queues[server].give_back(owner)
 
-    def lend(self, server: str) -> bool:
+    def lend(self, server: str, owner: SlotOwner = NOT_KNOWN) -> bool:
         """Let others have the slot for now. False: so many do that already that this one stays taken."""
         queue = self._queues.get(server)
         if queue is None or queue.lent >= self._most_lent:
             return False
         queue.lent += 1
-        queue.give_back()
+        queue.give_back(owner)
         return True
 
-    def take_back(self, server: str) -> None:
+    def take_back(self, server: str, owner: SlotOwner = NOT_KNOWN) -> None:
         """Have a lent slot again, at once."""
         queue = self._queues[server]
         queue.lent -= 1
         queue.free -= 1
+        queue.begin(owner)
 
-    async def _wait(self, server: str, queue: _Queue, until: float) -> bool:
+    async def _wait(self, server: str, queue: _Queue, owner: SlotOwner, until: float) -> bool:
         """Whether there was one in time. A plain future and a timer: under load nearly every call waits."""
-        if len(queue.waiting) >= self._most_waiting:
-            raise NoSlot(_busy(server, f"{len(queue.waiting)} calls already wait for it"))
+        theirs = queue.number_waiting[owner.caller]
+        if theirs >= self._most_waiting or (theirs and queue.number_waiting.total() >= MOST_WAITING_IN_ALL):
+            raise NoSlot(_busy(server, f"{theirs} calls of this caller already wait for it"))
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[bool] = loop.create_future()
-        queue.waiting.append(waiter)
-        timer = None if math.isinf(until) else loop.call_at(until, _too_late, queue, waiter)
+        queue.add(waiter, owner)
+        timer = None if math.isinf(until) else loop.call_at(until, _too_late, queue, waiter, owner)
         try:
             return await waiter
         except BaseException:
-            queue.leave(waiter)
+            queue.leave(waiter, owner)
             raise
         finally:
             if timer is not None:
@@ -131,17 +202,25 @@ class SlotClock(Clock):
     """The clock of a call that has a slot: while it stands still for a person, the slot is lent."""
 
     def __init__(
-        self, scope: anyio.CancelScope, slots: Slots, server: str, *, patience: float, until: float
+        self,
+        scope: anyio.CancelScope,
+        slots: Slots,
+        server: str,
+        owner: SlotOwner,
+        *,
+        patience: float,
+        until: float,
     ) -> None:
         super().__init__(scope, patience=patience, until=until)
         self._slots = slots
         self._server = server
+        self._owner = owner
         self._lent = False
         self._over = False
 
     def stand(self) -> None:
         super().stand()
-        self._lent = not self._over and self._slots.lend(self._server)
+        self._lent = not self._over and self._slots.lend(self._server, self._owner)
 
     def go_on(self) -> None:
         super().go_on()
@@ -155,12 +234,12 @@ class SlotClock(Clock):
     def _take_back(self) -> None:
         if self._lent:
             self._lent = False
-            self._slots.take_back(self._server)
+            self._slots.take_back(self._server, self._owner)
 
 
-def _too_late(queue: _Queue, waiter: asyncio.Future[bool]) -> None:
+def _too_late(queue: _Queue, waiter: asyncio.Future[bool], owner: SlotOwner) -> None:
     if not waiter.done():
-        queue.leave(waiter)
+        queue.leave(waiter, owner)
         waiter.set_result(False)
 
 
