@@ -151,10 +151,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "E2": Requirement("One light model call picks servers"),
     "E3": Requirement("The prompt lists servers in a stable order; the full conversation goes in"),
     "E4": Requirement("In doubt more servers; failure means all tools"),
-    "E5": Requirement(
-        "One model call per conversation picks servers; later turns widen its choice",
-        "outside of staged mode a model that takes none of the tools sees others at the next turn only",
-    ),
+    "E5": Requirement("One model call per conversation picks servers; later turns widen its choice"),
     "E6": Requirement("Events smart_routing_start and smart_routing_end"),
     "E7": Requirement("Metrics of smart routing"),
     "E8": Requirement("Simple and ReAct agent modes"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -244,6 +245,50 @@ async def test_a_model_that_takes_none_of_the_offered_tools_is_shown_those_of_ot
         route = await router.route("Which tables does the database have?", conversation="ses_none")
     assert [any(tool.startswith("sqlite__") for tool in offer) for offer in offers] == [False, True]
     assert route.sources == ("sqlite/list_tables",), route.trace
+
+
+@proves("E5")
+@pytest.mark.parametrize("mode", ["single", "simple", "react"])
+@pytest.mark.parametrize("asks", ["", "list the tables of the database"])
+async def test_a_model_that_asks_for_other_tools_sees_those_of_other_servers_in_the_same_request(
+    tmp_path: Path, mode: Any, asks: str
+) -> None:
+    offers: list[list[str]] = []
+    wish = {"request": asks} if asks else {}
+
+    def play(request: ModelRequest) -> str | ModelReply:
+        if purpose_of(request) == "relevant_servers":
+            return json.dumps({"relevant_servers": ["clock"], "reasoning": "a guess"})
+        offers.append(_callable_in(request))
+        name, arguments = ("find_tools", wish)
+        if "sqlite__list_tables" in offers[-1]:
+            name, arguments = "sqlite__list_tables", {"subject": "all"}
+        if "Observation" in str(request.messages) or "Result of" in str(request.messages):
+            name = ""
+        if request.messages[-1].role == "tool" or request.tool_choice == "none":
+            name = ""
+        if mode == "react":
+            action = {"tool": name, "arguments": arguments} if name else None
+            return json.dumps({"thought": "hm", "action": action, "answer": None if name else "One table."})
+        return calls((name, arguments)) if name else "One table."
+
+    specs = [server.spec() for server in subjects()]
+    async with house(tmp_path, specs, ScriptedModel(play), smart_routing={"mode": "on"}) as router:
+        route = await router.route("Which tables does the database have?", mode=mode, conversation="ses_none")
+    assert "find_tools" in offers[0]
+    assert not any(tool.startswith("sqlite__") for tool in offers[0])
+    assert "sqlite__list_tables" in offers[1]
+    assert "find_tools" not in offers[1]  # once
+    assert len(offers) == 3
+    assert route.sources == ("sqlite/list_tables",), route.trace
+
+
+def _callable_in(request: ModelRequest) -> list[str]:
+    """The names a model that decides by itself may call."""
+    if request.schema is None:
+        functions: Any = [tool["function"] for tool in request.tools]
+        return [function["name"] for function in functions]
+    return re.findall(r"\b(?:find_tools|[a-z]+__\w+)\b", json.dumps(request.schema.schema))
 
 
 def _tools_in(request: ModelRequest) -> list[str]:

@@ -34,7 +34,8 @@ _LONGEST_SERVER: Final = 24
 
 # Tools of our own that stand beside those of servers.
 READ_RESULT: Final = "read_result"
-RESERVED: Final = frozenset(("find_tools", "describe_tool", "call_tool", READ_RESULT))
+FIND_TOOLS: Final = "find_tools"
+RESERVED: Final = frozenset((FIND_TOOLS, "describe_tool", "call_tool", READ_RESULT))
 
 _EXACT = re.compile(r"[A-Za-z0-9_-]+")
 _HASHED = re.compile(rf"-{_MARK}[a-z2-7]{{{_HASH_LENGTH}}}\Z")

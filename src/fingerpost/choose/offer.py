@@ -8,9 +8,30 @@ has been offered where they are and gets new ones at the end, until there are to
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from fingerpost.catalog import list_place
-from fingerpost.records import ToolCard
+from fingerpost.catalog.names import FIND_TOOLS
+from fingerpost.records import JsonObject, ToolCard
+
+# For a model that can take none of the tools it is offered, in the OpenAI format.
+FIND: Final[JsonObject] = {
+    "type": "function",
+    "function": {
+        "name": FIND_TOOLS,
+        "description": (
+            "See other tools, once, where none of the offered ones can do what the request needs. Not needed "
+            "for what you can answer yourself."
+        ),
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "request": {"type": "string", "description": "What is to be done, in plain words"}
+            },
+            "additionalProperties": False,
+        },
+    },
+}
 
 
 def stable_offer(previous: Sequence[str], now: Iterable[str], limit: int) -> tuple[str, ...]:

@@ -42,12 +42,13 @@ def react_request(
     last: bool = False,
     order: Sequence[str] = (),
     own: Sequence[JsonObject] = (),
+    finding: Sequence[JsonObject] = (),
     guides: str = "",
     note: str = "",
     brought: Brought = NOTHING,
 ) -> ModelRequest:
     """What the agent is asked now; the arguments are those of `turn_request`, `last` is its `final`."""
-    routed = definitions(cards, order=order)
+    routed = (*definitions(cards, order=order), *finding)
     callable_now = own if last else (*routed, *own)
     form = f"# FORMAT\n{FORMAT}"
     request = with_tools(packet.content.original_prompt, guides, listed(routed))

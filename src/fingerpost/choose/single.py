@@ -47,6 +47,7 @@ def turn_request(
     tools: bool = True,
     order: Sequence[str] = (),
     own: Sequence[JsonObject] = (),
+    finding: Sequence[JsonObject] = (),
     guides: str = "",
     use: Mapping[str, str] = MappingProxyType({}),
     note: str = "",
@@ -55,12 +56,13 @@ def turn_request(
     """What the model is asked in this turn.
 
     `order`: the keys as the conversation has been offered them (`stable_offer`). `own`:
-    definitions of Fingerpost's own tools, in the OpenAI format. `use`: what to say of each tool in its
+    definitions of Fingerpost's own tools, in the OpenAI format. `finding`: the way to other tools, which is
+    told and closed like the routed ones. `use`: what to say of each tool in its
     definition (`describe_use`); `guides`: the same as text for a model that takes none. `final`: no more
     calls, except of the tools the caller `brought` and of `own`. `note`: what was wrong with the model's
     last reply; it stands last and only in this turn.
     """
-    routed = () if brought.tools and final else definitions(cards, order=order, use=use)
+    routed = () if brought.tools and final else (*definitions(cards, order=order, use=use), *finding)
     offered = (*brought.tools, *routed, *own)
     closed = brought.wants_text or (final and not brought.tools and not own)
     steps = packet.tool_routing.steps

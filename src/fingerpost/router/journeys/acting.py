@@ -12,7 +12,13 @@ from fingerpost.call.digest.tokens import count_tokens
 from fingerpost.call.reply import tool_message
 from fingerpost.choose.summaries import summarise_result
 from fingerpost.errors import FingerpostError
-from fingerpost.events import ExecutionStatusChanged, PacketReinjected, ToolResultInjected, ToolSelected
+from fingerpost.events import (
+    ExecutionStatusChanged,
+    PacketReinjected,
+    ShortlistWidened,
+    ToolResultInjected,
+    ToolSelected,
+)
 from fingerpost.llm import Role
 from fingerpost.records import (
     CallContext,
@@ -33,6 +39,8 @@ from fingerpost.router.journeys.journey import Journey
 from fingerpost.router.journeys.questions import understood
 
 DIRECTIVES: Final = "directives"  # our own server whose results are for the client
+WIDER: Final = 3  # times as many tools, when nobody was sure
+LEAST_WORDS: Final = 3  # of a description of tools: fewer say less than the request
 LEAST_ROOM = 1_000  # tokens: a result that gets a share of less says nothing
 
 
@@ -255,6 +263,45 @@ def inject_problem(journey: Journey, chosen: Selection, error: ErrorKind, proble
             ),
         )
     )
+
+
+async def find_others(journey: Journey, wish: ToolCall) -> str:
+    """A model takes none of its tools (`find_tools`): what it is told, with others or with none."""
+    wanted = wish.arguments.get("request")
+    text = wanted if isinstance(wanted, str) and len(wanted.split()) >= LEAST_WORDS else None
+    before = journey.packet.context.available_tools
+    if not await widen_servers(journey, text):
+        return "There are no other tools for this. Use one you know, or answer and say what is missing."
+    new = [card.exposed_name for card in journey.cards() if card.key not in before]
+    return f"These tools can be called now, too: {', '.join(new)}. If none of them fits, answer without."
+
+
+async def widen_servers(journey: Journey, text: str | None = None) -> bool:
+    """The model took no tool: look at those of the servers left out, once. Whether there were any."""
+    if not journey.can_widen:
+        return False
+    await journey.narrow_wider(text)
+    return widen(journey, "none of the offered tools was taken")
+
+
+def widen(journey: Journey, reason: str) -> bool:
+    """Look at more tools, once, before a person is bothered. Whether there were any."""
+    if journey.widened or not journey.settings.flags.widen or journey.narrowing is None:
+        return False
+    journey.widened = True
+    offered = journey.packet.context.available_tools
+    most = WIDER * journey.settings.narrow.max_tools
+    more = [candidate.tool for candidate in journey.narrowing.shortlist.candidates]
+    tools = tuple(dict.fromkeys((*offered, *more)))[: max(most, len(offered))]
+    if len(tools) == len(offered):
+        return False
+    if journey.packet.tool_routing.execution_status in (
+        ExecutionStatus.PENDING,
+        ExecutionStatus.AWAITING_CONFIDENCE,
+    ):
+        status(journey, ExecutionStatus.SKIPPED, "looking at more tools first")
+    journey.tell(ShortlistWidened(packet_id=journey.packet.packet_id, tools=tools, reason=reason))
+    return True
 
 
 def is_to_be_refined(journey: Journey) -> bool:

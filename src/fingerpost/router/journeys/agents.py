@@ -12,14 +12,16 @@ from dataclasses import replace
 from itertools import chain
 
 from fingerpost.call import reread
+from fingerpost.catalog.names import FIND_TOOLS
 from fingerpost.choose.definitions import names
 from fingerpost.choose.naming import meant
-from fingerpost.choose.offer import stable_offer
+from fingerpost.choose.offer import FIND, stable_offer
 from fingerpost.choose.single import turn_request
 from fingerpost.choose.turns import Turn, read_turn
 from fingerpost.events import ReplyRejected, ThoughtNoted
 from fingerpost.records import (
     ExecutionStatus,
+    JsonObject,
     Mode,
     Outcome,
     Selection,
@@ -86,8 +88,15 @@ async def take_turns(journey: Journey) -> Route:
             return ended_with(journey, written) if words else await answer_without_tools(journey)
         if not turn.handed:
             journey.end_part()
+        found = ""
+        if (wish := next((call for call in turn.calls if call.name == FIND_TOOLS), None)) is not None:
+            found = await acting.find_others(journey, wish)
+            turn = replace(turn, calls=tuple(call for call in turn.calls if call.name != FIND_TOOLS))
+            if not turn.calls and not turn.handed:  # seeing other tools is no round
+                note = found
+                continue
         waiting = await run_calls(journey, turn.calls)
-        note = loop_note(journey) or turn.note
+        note = "\n\n".join(part for part in (loop_note(journey) or turn.note, found) if part)
         if pages != turn.calls or not pages:  # reading on in a result that was cut is no round
             acting.reinject(journey)
         if waiting is not None:  # what the caller is to do comes after what a person has to say
@@ -110,6 +119,12 @@ def is_final(journey: Journey, cards: Sequence[ToolCard]) -> bool:
     decided = journey.mode is Mode.SINGLE and (called or bool(routing.cancelled))
     insists = len(routing.cancelled) > 1  # after a person's no
     return decided or insists or not journey.can_call or not cards
+
+
+def finding(journey: Journey) -> tuple[JsonObject, ...]:
+    """The way to tools of servers that were left out, while there is one."""
+    named_so = FIND_TOOLS in journey.brought.names
+    return (FIND,) if journey.can_widen and journey.packet.context.available_tools and not named_so else ()
 
 
 def schedule_turn(journey: Journey, *, final: bool, note: str) -> None:
@@ -136,6 +151,7 @@ async def _decide(
         tools=native,
         order=journey.packet.context.available_tools,
         own=journey.own_tools,
+        finding=finding(journey),
         guides="" if native else await guides(journey, cards),
         use=await uses(journey, cards) if native else {},
         note=note,
@@ -158,7 +174,7 @@ async def _decide(
 def _read(journey: Journey, written: Written, cards: tuple[ToolCard, ...], *, native: bool) -> Turn:
     """What the reply says, and what is wrong with it."""
     said = replace(written.reply, text=written.text)
-    own = names(journey.own_tools)
+    own = names((*journey.own_tools, *(finding(journey) if cards else ())))
     turn = read_turn(said, cards, tools=native, own=own, callers=journey.brought.names)
     if written.is_refusal and not said.tool_calls:
         return Turn()  # in no form of ours, and none is to be asked for

@@ -223,12 +223,24 @@ class Journey:
         self.narrowing = found
         return found
 
-    async def narrow_wider(self) -> Narrowing:
+    @property
+    def can_widen(self) -> bool:
+        """Whether a model that takes none of its tools may see those of servers that were left out, once."""
+        choice = None if self.narrowing is None else self.narrowing.servers
+        left_out = choice is not None and bool(choice.left_out)
+        return left_out and self.settings.flags.widen and not self.widened
+
+    async def narrow_wider(self, text: str | None = None) -> Narrowing:
         """The same when a model took none of the tools: servers that were left out are looked at, too."""
         asking = self.asking.copy()
         asking["asked_for_tools"] = True
         found, _ = await self.house.guide.found(
-            self.house.snapshot(), self.packet, asking, model=self._chooser(), none_taken=True
+            self.house.snapshot(),
+            self.packet,
+            asking,
+            text=text,
+            model=self._chooser(),
+            none_taken=True,
         )
         self.narrowing = found
         return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fingerpost.call import reread
+from fingerpost.catalog.names import FIND_TOOLS
 from fingerpost.choose.definitions import names
 from fingerpost.choose.react import react_request
 from fingerpost.choose.react_reading import ReactTurn, read_react
@@ -12,7 +13,7 @@ from fingerpost.events import ReplyRejected, ThoughtNoted
 from fingerpost.llm import ModelReply, ModelRequest, Role
 from fingerpost.records import ToolCard
 from fingerpost.router.journeys import acting, agents, endings
-from fingerpost.router.journeys.agents import is_final, offer, run_calls, schedule_turn
+from fingerpost.router.journeys.agents import finding, is_final, offer, run_calls, schedule_turn
 from fingerpost.router.journeys.briefing import brief, guides
 from fingerpost.router.journeys.journey import Journey
 from fingerpost.router.journeys.writing import (
@@ -62,6 +63,9 @@ async def take_turns(journey: Journey) -> Route:
         reads = turn.call is not None and turn.call.name == reread.NAME
         if (last and not reads) or junk >= MOST_JUNK:
             return await answer_without_tools(journey)
+        if turn.call is not None and turn.call.name == FIND_TOOLS:  # seeing other tools is no round
+            note = await acting.find_others(journey, turn.call)
+            continue
         junk, note = (0, "") if turn.call is not None else (junk + 1, turn.problem)
         waiting = await run_calls(journey, () if turn.call is None else (turn.call,))
         note = loop_note(journey) or note
@@ -83,6 +87,7 @@ async def _request(journey: Journey, cards: tuple[ToolCard, ...], *, last: bool,
         last=last,
         order=journey.packet.context.available_tools,
         own=journey.own_tools,
+        finding=finding(journey),
         guides=await guides(journey, cards),
         note=note,
         brought=journey.brought,
@@ -94,7 +99,7 @@ async def _think(
 ) -> tuple[ModelReply, ReactTurn]:
     number = journey.packet.tool_routing.reinjection_count + 1
     reply = await journey.asks(Role.PRIME, "turn")(request)
-    own = names(journey.own_tools)
+    own = names((*journey.own_tools, *(() if last else finding(journey))))
     turn = read_react(reply.text, () if last else cards, own=own, last=last and not own)
     if turn.thought:
         journey.tell(ThoughtNoted(packet_id=journey.packet.packet_id, turn=number, text=turn.thought))

@@ -20,7 +20,6 @@ from fingerpost.events import (
     PlanNoted,
     ReplyRejected,
     SelectionReviewed,
-    ShortlistWidened,
 )
 from fingerpost.llm import Role
 from fingerpost.llm.content import worded
@@ -50,8 +49,6 @@ from fingerpost.router.journeys.samples import note_outcome
 from fingerpost.router.journeys.writing import conclude, conclude_for_good
 from fingerpost.router.route import Route
 from fingerpost.settings.rollouts import resolve
-
-WIDER = 3  # times as many tools, when nobody was sure
 
 
 class Next(Enum):
@@ -152,8 +149,9 @@ async def consider(journey: Journey, chosen: Chosen, cards: tuple[ToolCard, ...]
     selection = chosen.selection
     if selection is None:
         if chosen.problem:
-            return Next.AGAIN if _widen(journey, chosen.problem) else Next.ANSWER
-        return Next.AGAIN if await _widen_servers(journey) else Next.ANSWER
+            return Next.AGAIN if acting.widen(journey, chosen.problem) else Next.ANSWER
+        widened = not journey.packet.tool_routing.steps and await acting.widen_servers(journey)
+        return Next.AGAIN if widened else Next.ANSWER
     acting.selected(journey, selection, alternatives=chosen.alternatives)
     if chosen.remaining or _remaining(journey):
         planned = journey.packet.tool_routing.selected_tool
@@ -207,7 +205,7 @@ async def _gate(journey: Journey, selection: Selection, confidence: Confidence) 
         outcome = await acting.call(journey, selection)
         _told(journey, outcome)
         return await after_call(journey, outcome, selection)
-    if _widen(journey, confidence.reason):
+    if acting.widen(journey, confidence.reason):
         return Next.AGAIN
     if confidence.verdict is GateVerdict.DECLINE:
         acting.status(journey, ExecutionStatus.SKIPPED, confidence.reason)
@@ -261,36 +259,6 @@ def _unfit(journey: Journey, selection: Selection, checked: Checked) -> Route | 
     acting.inject_problem(journey, selection, kind, problem + takes)
     acting.reinject(journey)
     return Next.AGAIN
-
-
-async def _widen_servers(journey: Journey) -> bool:
-    """The model took no tool: look at those of the servers left out, once. Whether there were any."""
-    narrowing = journey.narrowing
-    choice = None if narrowing is None else narrowing.servers
-    if choice is None or not choice.left_out or journey.packet.tool_routing.steps or journey.widened:
-        return False
-    await journey.narrow_wider()
-    return _widen(journey, "none of the offered tools was taken")
-
-
-def _widen(journey: Journey, reason: str) -> bool:
-    """Look at more tools, once, before a person is bothered. Whether there were any."""
-    if journey.widened or not journey.settings.flags.widen or journey.narrowing is None:
-        return False
-    journey.widened = True
-    offered = journey.packet.context.available_tools
-    most = WIDER * journey.settings.narrow.max_tools
-    more = [candidate.tool for candidate in journey.narrowing.shortlist.candidates]
-    tools = tuple(dict.fromkeys((*offered, *more)))[: max(most, len(offered))]
-    if len(tools) == len(offered):
-        return False
-    if journey.packet.tool_routing.execution_status in (
-        ExecutionStatus.PENDING,
-        ExecutionStatus.AWAITING_CONFIDENCE,
-    ):
-        acting.status(journey, ExecutionStatus.SKIPPED, "looking at more tools first")
-    journey.tell(ShortlistWidened(packet_id=journey.packet.packet_id, tools=tools, reason=reason))
-    return True
 
 
 def _remaining(journey: Journey) -> str:
