@@ -9,6 +9,7 @@ is searched for as in `tree`; where nothing that fits is valid, the whole stays.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Final, cast
 
 from fingerpost.call.arguments.effort import Effort, Spent
@@ -157,7 +158,7 @@ class _Pruning:
         if self._room <= 0:
             return None
         if path in self._whole:
-            self._room -= len(written(value))
+            self._room -= _length(value, self._room)
             return value
         if isinstance(value, str):
             return self._text(value)
@@ -188,3 +189,21 @@ class _Pruning:
             text = f"{text[:most].rstrip()}{MARK} ({len(text):,} characters)"
         self._room -= len(text)
         return text
+
+
+def _length(value: Json, most: int) -> int:
+    """About as many characters as its text has; no more is looked at than it takes to pass `most`."""
+    length, todo = 0, [value]
+    while todo and length <= most:
+        node = todo.pop()
+        length += 2
+        if isinstance(node, str):
+            length += len(node)
+        elif isinstance(node, Mapping):
+            length += sum(map(len, islice(node, most)))
+            todo.extend(islice(node.values(), most))
+        elif isinstance(node, list | tuple):
+            todo.extend(islice(node, most))
+        else:
+            length += len(str(node))
+    return length
