@@ -37,6 +37,9 @@ class OpenGate:
     def allows_page(self, headers: Mapping[str, str]) -> bool:
         return True
 
+    def answers_probe(self, headers: Mapping[str, str]) -> bool:
+        return True
+
     def documents(self) -> Mapping[str, Mapping[str, Any]]:
         return {}
 

@@ -42,6 +42,9 @@ class OpenGate:
     def allows_page(self, headers: Mapping[str, str]) -> bool:
         return headers.get("origin") in ("https://good.example",)
 
+    def answers_probe(self, headers: Mapping[str, str]) -> bool:
+        return True
+
     def documents(self) -> Mapping[str, JsonObject]:
         return {"/.well-known/oauth-protected-resource": {"resource": "here"}}
 

@@ -12,8 +12,10 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
+import stat
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
@@ -119,6 +121,22 @@ def _create_private(location: Location) -> None:
     assert location.file is not None
     location.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.close(os.open(location.file, os.O_CREAT | os.O_RDWR, 0o600))
+    for file in (*(Path(f"{location.file}{end}") for end in ("", "-wal", "-shm")), location.anchor):
+        make_private(file)
+
+
+def make_private(file: Path) -> None:
+    """Take from all but its owner what an older version, a copy or a hand let them do with the file."""
+    try:
+        mode = file.stat().st_mode
+        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+            file.chmod(stat.S_IMODE(mode) & stat.S_IRWXU)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        logger.warning(
+            "%s can be read by others, and that cannot be changed: %s. Run: chmod 600 %s", file, error, file
+        )
 
 
 def _switch_to_wal(connection: sqlite3.Connection, lock_wait: float) -> None:

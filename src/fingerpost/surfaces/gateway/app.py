@@ -36,7 +36,7 @@ from fingerpost.surfaces.web.asgi import (
     read_body,
     respond,
 )
-from fingerpost.surfaces.web.gate import Endpoint, Gate
+from fingerpost.surfaces.web.gate import NOT_EMBEDDED, NOT_FOR_US, Endpoint, Gate
 from fingerpost.tasks import kept_up
 
 log = logging.getLogger("fingerpost.gateway")
@@ -63,6 +63,7 @@ class GatewayApp:
     ) -> None:
         self._settings = settings
         self._health = health
+        self._gate = gate
         self._documents = gate.documents
         self._endpoints = endpoints(settings)
         self._profiles: Mapping[str, ProfileSettings] = {} if profiles is None else profiles
@@ -108,7 +109,10 @@ class GatewayApp:
         path: str = scope["path"]
         endpoint = self._endpoints.get(path) or profile_endpoint(path, self._profiles)
         if endpoint is None:
-            await self._elsewhere(path, scope, send)
+            try:
+                await self._elsewhere(path, scope, send)
+            except Fault as fault:
+                await respond_fault(send, fault)
             return
         inbound: Inbound | None = None
         try:
@@ -174,8 +178,10 @@ class GatewayApp:
         """Paths that are no endpoint: health and public documents."""
         if scope["method"] in {"GET", "HEAD"}:
             if path == "/healthz":
+                if not self._gate.answers_probe(headers_of(scope["headers"])[0]):
+                    raise HttpFault(403, NOT_FOR_US)
                 state: JsonObject = {"status": "ok", **(self._health() if self._health else {})}
-                await respond(send, 200, encode(state))
+                await respond(send, 200, encode(state), (JSON_TYPE, *NOT_EMBEDDED))
                 return
             if (document := self._documents().get(path)) is not None:
                 await respond(send, 200, encode(document), (JSON_TYPE, _ANYBODY))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -14,7 +14,7 @@ from fingerpost.errors import StoreError
 from fingerpost.records import Right, ServerState
 from fingerpost.router import Router
 from fingerpost.surfaces.web.asgi import AsgiScope, Fault, Header, Receive, Send, headers_of, respond
-from fingerpost.surfaces.web.gate import Denial, Endpoint, Gate
+from fingerpost.surfaces.web.gate import NOT_EMBEDDED, NOT_FOR_US, Denial, Endpoint, Gate
 from fingerpost.telemetry.metrics import House, Metrics
 
 log = logging.getLogger("fingerpost.operations")
@@ -73,13 +73,17 @@ class Operations:
             raise Fault(404, "There is nothing at this address.")
         if scope["method"] not in ("GET", "HEAD"):
             raise Fault(405, "Use GET.", headers=((b"allow", b"GET, HEAD"),))
+        headers, _ = headers_of(scope["headers"])
         if path == "/readyz":
+            if not self._gate.answers_probe(headers):
+                raise Fault(403, NOT_FOR_US)
             await self._tell_readiness(send)
         elif self._metrics is not None:
-            await self._tell_metrics(scope, send, self._metrics)
+            await self._tell_metrics(scope, headers, send, self._metrics)
 
-    async def _tell_metrics(self, scope: AsgiScope, send: Send, metrics: Metrics) -> None:
-        headers, _ = headers_of(scope["headers"])
+    async def _tell_metrics(
+        self, scope: AsgiScope, headers: Mapping[str, str], send: Send, metrics: Metrics
+    ) -> None:
         remote = (scope.get("client") or ("",))[0]
         admitted = await self._gate.admit(headers, _METRICS, remote=remote)
         if isinstance(admitted, Denial):
@@ -88,7 +92,8 @@ class Operations:
         house = await self._house()
         accept = headers.get("accept", "")
         body, content_type = await anyio.to_thread.run_sync(lambda: metrics.render(house, accept=accept))
-        await respond(send, 200, body, ((b"content-type", content_type.encode()), _NO_STORE))
+        kind = (b"content-type", content_type.encode())
+        await respond(send, 200, body, (kind, _NO_STORE, *NOT_EMBEDDED))
 
     async def _house(self) -> House:
         from fingerpost import __version__
@@ -124,7 +129,7 @@ class Operations:
             },
             "tools": len(self._router.tools.cards),
         }
-        await respond(send, 200 if ready else 503, orjson.dumps(told), (_JSON, _NO_STORE))
+        await respond(send, 200 if ready else 503, orjson.dumps(told), (_JSON, _NO_STORE, *NOT_EMBEDDED))
 
     async def _waiting(self) -> int | None:
         """How many calls wait for a person; None when the store does not answer."""

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, Principal, Right
 from fingerpost.store.keys import PREFIX
+
+NOT_FOR_US: Final = (
+    "This Host or Origin is not this gateway's. If it should be, add it to gateway.allowed_hosts."
+)
+# Browsers give what says so to no page of another site.
+NOT_EMBEDDED: Final = (
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"x-content-type-options", b"nosniff"),
+)
 
 
 @frozen
@@ -44,6 +53,10 @@ class Gate(Protocol):
 
     def allows_page(self, headers: Mapping[str, str]) -> bool:
         """Whether a web page may call us, by Host and Origin; its credential comes with the call."""
+        ...
+
+    def answers_probe(self, headers: Mapping[str, str]) -> bool:
+        """Whether a health probe with these headers is answered. It needs no credential."""
         ...
 
     def documents(self) -> Mapping[str, JsonObject]:

@@ -10,7 +10,7 @@ from fingerpost.frozen import frozen
 from fingerpost.records import EVERY_RIGHT, LOCAL_NAME, JsonObject, Principal
 from fingerpost.store.keys import PREFIX
 from fingerpost.surfaces.web.access.documents import Documents
-from fingerpost.surfaces.web.access.hosts import Hosts
+from fingerpost.surfaces.web.access.hosts import Hosts, embeds_from_elsewhere
 from fingerpost.surfaces.web.access.refusals import Refusals
 from fingerpost.surfaces.web.access.tries import Tries
 from fingerpost.surfaces.web.access.verdicts import Insufficient, Known, Undecided, Unknown, Verdict
@@ -28,6 +28,7 @@ _TOO_LITTLE = "The key or token is valid, but does not reach this endpoint."
 _NOT_ENOUGH = "The token is valid, but not taken: {reason}."
 _NOT_ALLOWED = "The key or token is valid, but its holder may not do this: it needs the right `{right}`."
 _TOO_MANY = "Too many wrong keys or tokens came from here. Wait a minute."
+_EMBEDDED = "A page of another site may not load this."
 _LATER = "Keys and tokens cannot be checked at the moment. Try again in a few seconds."
 
 
@@ -77,6 +78,9 @@ class Doorkeeper:
         """Whether a web page may call us, by Host and Origin: its key comes with the call itself."""
         return self._hosts.aim(headers).refusal is None
 
+    def answers_probe(self, headers: Mapping[str, str]) -> bool:
+        return self._hosts.answers_probe(headers)
+
     async def admit(
         self, headers: Mapping[str, str], endpoint: Endpoint, *, remote: str = ""
     ) -> Principal | Denial:
@@ -95,6 +99,8 @@ class Doorkeeper:
         aim = self._hosts.aim(headers)
         if aim.refusal is not None:
             return _Refused(Denial(status=403, message=aim.refusal), aim.refusal)
+        if embeds_from_elsewhere(headers):
+            return _Refused(Denial(status=403, message=_EMBEDDED), _EMBEDDED)
         credential = _credential(headers)
         if credential is None:
             if self._open_to_local and aim.loopback and not _through_proxy(headers):

@@ -72,6 +72,20 @@ class Hosts:
                 self._judged[asked] = answer
             return answer
 
+    def answers_probe(self, headers: Mapping[str, str]) -> bool:
+        """Whether a health probe is answered: also one by address, as orchestrators send it, or without Host.
+
+        No name of somebody else's leads here by that, and no page of theirs.
+        """
+        if embeds_from_elsewhere(headers):
+            return False
+        if (host := headers.get("host")) is None:
+            return "origin" not in headers
+        if "origin" in headers:
+            return self.aim(headers).refusal is None
+        authority = read_authority(host)
+        return authority is not None and (is_literal(authority.host) or self._knows(authority))
+
     def _judge(self, host: str, origin: str | None) -> Aim:
         authority = read_authority(host)
         loopback = authority is not None and is_loopback(authority.host)
@@ -107,6 +121,12 @@ class Hosts:
         # A page that we ourselves serve: same name, same port. The names of loopback are one and the same.
         at_home = is_loopback(origin.host) and is_loopback(asked.host)
         return at_home and origin.port == (asked.port or DEFAULT_PORTS.get(origin.scheme))
+
+
+def embeds_from_elsewhere(headers: Mapping[str, str]) -> bool:
+    """Whether a foreign page has its browser load this: that sends no Origin, but the browser says so."""
+    elsewhere = headers.get("sec-fetch-site") in ("cross-site", "same-site")
+    return elsewhere and "origin" not in headers and headers.get("sec-fetch-mode") != "navigate"
 
 
 def _covers(entry: Origin, origin: Origin) -> bool:
