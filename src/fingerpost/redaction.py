@@ -120,11 +120,16 @@ def remember_setting(name: str, value: str) -> None:
     Where only the name is suspicious (`SORT_KEY=created_at`, `X-Region: us-east-1`), masking the word
     in everything that servers answer would do more harm than good.
     """
+    for secret in secrets_in_setting(name, value):
+        remember(secret)
+
+
+def secrets_in_setting(name: str, value: str) -> tuple[str, ...]:
+    """What of a value of a server's configuration is to be masked; nothing where it is an ordinary word."""
     words = value.split()
     if not names_secret(name) and not _looks_made_up(words, long=not names_secret_setting(name)):
-        return
-    remember(value)
-    remember(words[-1] if words else "")  # "Bearer abc": the second word alone, too
+        return ()
+    return (value, words[-1] if words else "")  # "Bearer abc": the second word alone, too
 
 
 def _looks_made_up(words: Sequence[str], *, long: bool) -> bool:

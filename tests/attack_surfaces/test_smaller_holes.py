@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import stat
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,13 +13,19 @@ from typing import Any
 
 import anyio
 import httpx2
+import pytest
 
-from fingerpost import Router
+from fingerpost import Router, Server
+from fingerpost.errors import ServerUnavailable
+from fingerpost.settings import load
 from fingerpost.store import Store
 from fingerpost.surfaces.serve import serve
 from fingerpost.surfaces.web.access import open_gate
 from tests.api.kit import PATIENCE_S, settings
+from tests.attack_surfaces.test_large_results import PROGRAM as SOUND_SERVER
 from tests.requirements import proves
+from tests.servers.raw import raw_server, with_length
+from tests.servers.support import eventually, is_running, pool
 
 
 @asynccontextmanager
@@ -89,3 +98,119 @@ async def test_what_others_may_do_with_the_files_of_the_store_is_taken_from_them
         assert {file.name: stat.S_IMODE(file.stat().st_mode) for file in files} == dict.fromkeys(
             (file.name for file in files), 0o600
         )
+
+
+TOKEN = "tok-7f3a9c1e5b2d4f68"
+BASIC = base64.b64encode(b"robot:correct-horse-9").decode()
+
+
+@proves("X14")
+async def test_a_secret_that_its_server_echoes_reaches_nobody(tmp_path: Path) -> None:
+    """In a result, its structured content, an error and its data; as it is, encoded, or only the password."""
+    heads: list[str] = []
+
+    def answer(reply: bytes) -> list[bytes]:
+        sent = heads[-1] = server.calls[-1]
+        said = f"{sent} {base64.b64encode(TOKEN.encode()).decode()} password: correct-horse-9"
+        message = json.loads(reply)
+        if len(server.calls) > 1:
+            message = {"jsonrpc": "2.0", "id": message["id"]}
+            message["error"] = {"code": -32000, "message": said, "data": {said: [said]}}
+        else:
+            message["result"] = {
+                "content": [{"type": "text", "text": said}],
+                "structuredContent": {said: said},
+            }
+        return [with_length(json.dumps(message).encode())]
+
+    heads.append("")
+    async with raw_server(answer) as (server, url):
+        headers = {"X-Api-Key": TOKEN, "Authorization": f"Basic {BASIC}"}
+        spec = Server.http("raw", url, headers=headers, era="2025-11-25")
+        rules = [{"verdict": "allow"}]
+        async with everything(tmp_path, spec, policy=rules) as (router, _):
+            good = await router.call("raw/echo", {})
+            bad = await router.call("raw/echo", {"again": True})
+    assert TOKEN in heads[-1] and BASIC in heads[-1]  # it was sent, and so it was echoed
+    assert good.success and not bad.success
+    for told in (good, bad):
+        for secret in (TOKEN, BASIC, "correct-horse-9", base64.b64encode(TOKEN.encode()).decode()[:22]):
+            assert secret not in repr(told)
+
+
+@proves("X14", "F50")
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("169.254.169.254", "[fe80::1]", "[::ffff:169.254.169.254]", "metadata.google.internal"),
+        *("[64:ff9b::a9fe:a9fe]", "[fd00:ec2::254]", "2852039166"),  # the last is the first as one number
+    ],
+)
+def test_a_server_at_a_metadata_address_is_refused_unless_it_is_wanted(tmp_path: Path, host: str) -> None:
+    entry: dict[str, Any] = {"url": f"http://{host}/latest", "connect_timeout": 1}
+    written = tmp_path / "fingerpost.toml"
+    for allowed in (True, False):
+        lines = ["[servers.cloud]", f'url = "{entry["url"]}"', f"allow_link_local = {str(allowed).lower()}"]
+        written.write_text("\n".join(lines))
+        loaded = load(written, environ={}, cwd=tmp_path)
+        by_name = host != "2852039166"  # only looking it up tells what that is
+        assert bool(loaded.warnings) is (by_name and not allowed), loaded.warnings
+        assert all("link-local" in problem.message for problem in loaded.warnings)
+
+    async def connect() -> None:
+        async with pool(Server.http("cloud", entry["url"], connect_timeout=1)) as servers:
+            with pytest.raises(ServerUnavailable, match="link-local"):
+                await servers.call("cloud", "look", {}, timeout=5)
+
+    anyio.run(connect)
+
+
+DAEMON = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        for stream in (0, 1, 2):
+            os.close(stream)
+        with open(sys.argv[1], "w") as note:
+            note.write(str(os.getpid()))
+        time.sleep(600)
+    os._exit(0)
+os.wait()
+"""
+
+PARENT = """
+import sys, anyio
+from fingerpost.events import MemorySink
+from fingerpost.servers import Server, Servers
+from fingerpost.settings.model import LimitSettings
+
+async def main():
+    spec = Server.stdio("daemon", [sys.executable, sys.argv[1], sys.argv[2]])
+    async with Servers([spec], events=MemorySink(), limits=LimitSettings()) as servers:
+        await servers.ensure("daemon", timeout=30)
+        print("ready", flush=True)
+        await anyio.sleep(600)
+
+anyio.run(main)
+"""
+
+
+@proves("X14")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which process has which mark")
+@pytest.mark.parametrize("ending", ["closed", "SIGKILL"])
+async def test_a_daemon_that_a_server_left_behind_ends_with_us(tmp_path: Path, ending: str) -> None:
+    program, note = tmp_path / "server.py", tmp_path / "pid"
+    program.write_text(DAEMON + SOUND_SERVER)
+    if ending == "closed":
+        async with pool(Server.stdio("daemon", [sys.executable, str(program), str(note)])):
+            await eventually(lambda: note.exists() and note.read_text() != "")
+            assert is_running(int(note.read_text()))
+    else:
+        command = [sys.executable, "-c", PARENT, str(program), str(note)]
+        async with await anyio.open_process(command, stderr=None) as parent:
+            assert parent.stdout is not None
+            assert (await parent.stdout.receive()).startswith(b"ready")
+            parent.kill()
+    daemon = int(note.read_text())
+    await eventually(lambda: not is_running(daemon))

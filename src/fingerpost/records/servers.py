@@ -64,6 +64,7 @@ class ServerSpec:
     forward_authorization: bool = False  # the caller's own token goes along; never by default
     trust_hints: bool = False  # the operator relies on what it says of its tools: `readOnlyHint` is believed
     new_tools: NewTools = "review"  # whether tools it offers later wait for a person
+    allow_link_local: bool = False  # its address may be link-local, where clouds keep credentials
     in_process: object | None = field(default=None, repr=False)  # an MCP server object of the caller's
     precheck: Precheck | None = field(default=None, repr=False)  # of a server in this process
     origin: str | None = None  # the file and line this entry was read from

@@ -28,6 +28,7 @@ from fingerpost.servers.lifeline import Lifeline, Pace
 from fingerpost.servers.listing import read_listing
 from fingerpost.servers.rounds import through_rounds, wants_input
 from fingerpost.servers.session import RawSession
+from fingerpost.servers.spec import OwnSecrets
 from fingerpost.servers.talk import Progress, Quota, Talk, Talks
 from fingerpost.settings.model import LimitSettings
 
@@ -65,6 +66,7 @@ class Connection:
         self._limits = limits
         self._talks = talks
         self._thin = thin
+        self._secrets = OwnSecrets(spec)
         self.lifeline = lifeline
         self.latency_ms: float | None = None  # of the last sign of life
         self.protocol = client.protocol_version
@@ -138,13 +140,18 @@ class Connection:
         try:
             result = await self._ask(self._thin or self._session, method, stamped, talk, headers, clock)
             talk.answered = True
-            return result
-        except ToolFailed:
+            return await self._secrets.masked(result)
+        except ToolFailed as error:
             talk.answered = True
+            if self._secrets:
+                error.data = await self._secrets.masked(error.data)
             raise
         except MCPError as error:
             talk.answered = True
-            raise from_reply(self._spec.name, error, loss=self.lifeline.setback) from error
+            made = from_reply(self._spec.name, error, loss=self.lifeline.setback)
+            if isinstance(made, ToolFailed) and self._secrets:
+                made.data = await self._secrets.masked(made.data)
+            raise made from error
         finally:
             self._talks.close(talk)
 

@@ -21,6 +21,7 @@ from fingerpost.servers.lifeline import Lifeline
 from fingerpost.servers.oauth import TokenBook, stored_sign_in
 from fingerpost.servers.pipe import ThinPipe
 from fingerpost.servers.posting import standing_headers
+from fingerpost.servers.redirects import check_address
 from fingerpost.servers.replies import EVENTS, kind_of
 from fingerpost.servers.session import NOTHING, PROBE_SECONDS, RawClient, our_name
 from fingerpost.servers.stdio import Child, stdio_transport
@@ -116,6 +117,7 @@ class _Way:
         if not spec.url:
             message = f"{spec.name} has no address"
             raise ServerUnavailable(message, server=spec.name, hint="give it a url")
+        await check_address(spec)
         auth = await stored_sign_in(spec, self._around.tokens)
         client = await self._around.http.client(headers=spec.headers, auth=auth)
         if spec.transport == "http":

@@ -10,11 +10,12 @@ the caller's to set. Whatever is rare (TLS, redirects, reading on) is `anyhttp`'
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import time
 import zlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, cast
 from urllib.parse import urlsplit
@@ -25,8 +26,9 @@ import httptools
 from fingerpost.records import ServerSpec
 from fingerpost.servers.failures import too_large
 from fingerpost.servers.posting import END_SECONDS, Answer, NotReached, Posting
-from fingerpost.servers.redirects import shown, stays, target_of
+from fingerpost.servers.redirects import looked_up, shown, stays, target_of
 from fingerpost.servers.replies import EVENTS, JSON, kind_of
+from fingerpost.settings.addresses import LINK_LOCAL, is_link_local
 
 CONNECT_SECONDS: Final = 10.0
 # Many servers (uvicorn, Node) close what was idle for five seconds. What is sent at that very moment is
@@ -361,19 +363,24 @@ class PlainHttp:
                 return connection
         return None
 
-    async def connect(self, origin: Origin) -> _Connection:
-        """A new one. Raises `NotReached`."""
+    async def connect(self, origin: Origin, addresses: Sequence[str] = ()) -> _Connection:
+        """A new one, to the first of the addresses that answers. Raises `NotReached`."""
         idle = self._idle.setdefault(origin, deque())
         loop = asyncio.get_running_loop()
         try:
             with anyio.fail_after(CONNECT_SECONDS):
-                _, connection = await loop.create_connection(lambda: _Connection(idle), *origin)
+                for place, host in enumerate(addresses or origin[:1], 1):
+                    with contextlib.suppress(OSError) if place < len(addresses) else contextlib.nullcontext():
+                        _, connection = await loop.create_connection(
+                            lambda: _Connection(idle), host, origin[1]
+                        )
+                        return connection
         except TimeoutError as error:
             message = f"{origin[0]}:{origin[1]} did not answer within {CONNECT_SECONDS:g} s"
             raise NotReached(message) from error
         except OSError as error:
             raise NotReached(str(error)) from error
-        return connection
+        raise NotReached(origin[0])
 
     def close(self) -> None:
         for idle in self._idle.values():
@@ -401,6 +408,7 @@ class PlainPosting:
         self._limit = limit
         self._otherwise = otherwise
         self._moved: Posting | None = None
+        self._allow_link_local = spec.allow_link_local
         self._aim(spec.url)
 
     def _aim(self, url: str) -> None:
@@ -427,7 +435,7 @@ class PlainPosting:
 
     async def _send(self, body: bytes, headers: Mapping[str, str]) -> PlainAnswer:
         request = b"%bcontent-length: %d\r\n\r\n%b" % (self._head_with(headers), len(body), body)
-        connection = self._http.kept(self._origin) or await self._http.connect(self._origin)
+        connection = self._http.kept(self._origin) or await self._connect()
         answer = connection.ask(request, self._server, self._limit)
         try:
             await answer.begun()
@@ -435,6 +443,13 @@ class PlainPosting:
             answer.drop()  # and not the connection: a whole answer has given it back already
             raise
         return answer
+
+    async def _connect(self) -> _Connection:
+        addresses = await looked_up(self._origin)
+        if not self._allow_link_local and any(map(is_link_local, (self._origin[0], *addresses))):
+            message = f"{self._origin[0]} {LINK_LOCAL}"
+            raise NotReached(message)
+        return await self._http.connect(self._origin, addresses)
 
     async def _follow(self, answer: PlainAnswer) -> bool:
         """Whether the same request is to be sent where the answer leads; it is known from now on."""

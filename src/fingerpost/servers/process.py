@@ -12,7 +12,7 @@ from anyio.abc import Process
 
 from fingerpost.errors import ServerUnavailable
 from fingerpost.records import ServerSpec
-from fingerpost.servers.watchdog import end_kin, kin
+from fingerpost.servers.watchdog import MARK, end_kin, kin
 
 INHERITED = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 
@@ -22,8 +22,11 @@ KILL_GRACE = 2.0  # after SIGKILL; only the kernel can need longer
 EXIT_POLL = 0.02
 
 
-async def spawn(spec: ServerSpec) -> Process:
-    """Start the program in a session of its own. Raises `ServerUnavailable`, or what the system says."""
+async def spawn(spec: ServerSpec, mark: str) -> Process:
+    """Start the program in a session of its own; it and all it starts carry the mark.
+
+    Raises `ServerUnavailable`, or what the system says.
+    """
     if not spec.command:
         message = f"{spec.name} has no command to start"
         raise ServerUnavailable(message, server=spec.name, hint="give it a command, or a url")
@@ -33,7 +36,7 @@ async def spawn(spec: ServerSpec) -> Process:
         try:
             process = await anyio.open_process(
                 [spec.command, *spec.args],
-                env=_environment() | dict(spec.env),
+                env=_environment() | dict(spec.env) | {MARK: mark},
                 cwd=spec.cwd,
                 start_new_session=True,
             )

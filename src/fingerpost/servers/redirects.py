@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from contextlib import suppress
 from urllib.parse import SplitResult, urljoin, urlsplit
+
+from fingerpost.errors import ServerUnavailable
+from fingerpost.records import ServerSpec
+from fingerpost.settings.addresses import LINK_LOCAL, LINK_LOCAL_FIX, is_link_local
 
 REDIRECTS = (301, 302, 303, 307, 308)
 SAME_AGAIN = (307, 308)  # only these mean: the same request, body and all
 _PORTS = {"http": 80, "https": 443}
+
+
+async def looked_up(origin: tuple[str, int]) -> list[str]:
+    """The addresses a name stands for now; none where it cannot be found out."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(*origin, type=socket.SOCK_STREAM)
+    except OSError:
+        return []
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+async def check_address(spec: ServerSpec) -> None:
+    """Raises where a server's address is link-local or a metadata service, also by way of its name."""
+    parts = urlsplit(spec.url or "")
+    host = parts.hostname or ""
+    if spec.allow_link_local:
+        return
+    addresses = await looked_up((host, parts.port or _PORTS.get(parts.scheme, 80)))
+    if any(map(is_link_local, (host, *addresses))):
+        message = f"the address of {spec.name} {LINK_LOCAL}"
+        raise ServerUnavailable(message, server=spec.name, hint=LINK_LOCAL_FIX)
 
 
 def target_of(here: str, status: int, location: str | None) -> str | None:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 from fingerpost.errors import ConfigError
 from fingerpost.records import Era, OAuthSpec, ServerSpec
-from fingerpost.redaction import holds_secret_header, names_secret_setting, remember, remember_setting
+from fingerpost.records.json import holds_much
+from fingerpost.redaction import (
+    MASK,
+    holds_secret_header,
+    names_secret_setting,
+    remember,
+    secrets_in_setting,
+)
+from fingerpost.tasks import aside
+
+SHORTEST_ECHO: Final = 8  # characters; shorter ones are words that answers hold by chance
 
 
 class Server:
@@ -138,11 +149,79 @@ def _started(args: Sequence[str], before: tuple[str, ...]) -> str | None:
 
 def protect(spec: ServerSpec) -> None:
     """Have the secrets of this entry masked wherever they might turn up."""
+    for secret in (*_secrets_of(spec), *_echoes_of(spec)):
+        remember(secret)
+
+
+def _secrets_of(spec: ServerSpec) -> set[str]:
+    found: set[str] = set()
     for name, value in spec.env.items():
         if names_secret_setting(name):
-            remember_setting(name, value)
+            found.update(secrets_in_setting(name, value))
     for name, value in spec.headers.items():
         if holds_secret_header(name):
-            remember_setting(name, value)
+            found.update(secrets_in_setting(name, value))
+            found.update(_of_basic(value))
     if spec.oauth is not None and spec.oauth.client_secret is not None:
-        remember(spec.oauth.client_secret)
+        found.add(spec.oauth.client_secret)
+    return found
+
+
+def _echoes_of(spec: ServerSpec) -> set[str]:
+    """Those long enough to be looked for in what the server says, also as base64."""
+    found = {secret for secret in _secrets_of(spec) if len(secret) >= SHORTEST_ECHO}
+    return found | {base64.b64encode(secret.encode()).decode().rstrip("=") for secret in found}
+
+
+def _of_basic(value: str) -> tuple[str, ...]:
+    """User and password of basic authentication, and the password alone."""
+    scheme, _, encoded = value.partition(" ")
+    if scheme.lower() != "basic":
+        return ()
+    try:
+        pair = base64.b64decode(encoded, validate=True).decode()
+    except ValueError:
+        return ()
+    return pair, pair.partition(":")[2]
+
+
+class OwnSecrets:
+    """What a server was configured with, taken out of everything it says: also where it only echoes it.
+
+    A server that wants to tell its secret can write it in a way that nobody recognises. This is against
+    those that repeat a request, or their environment, in an answer or an error.
+    """
+
+    def __init__(self, spec: ServerSpec) -> None:
+        self._texts = tuple(sorted(_echoes_of(spec), key=len, reverse=True))
+
+    def __bool__(self) -> bool:
+        return bool(self._texts)
+
+    async def masked(self, value: Any) -> Any:
+        """The same value where it holds none of them."""
+        if not self._texts:
+            return value
+        return await aside(self._masked_deep, value) if holds_much(value) else self._masked_deep(value)
+
+    def _masked_deep(self, value: Any) -> Any:
+        try:
+            return self._mask(value)
+        except RecursionError:  # nested deeper than anything that is carried: it is refused for that
+            return value
+
+    def _mask(self, value: Any) -> Any:
+        if isinstance(value, str):
+            for secret in self._texts:
+                if secret in value:
+                    value = value.replace(secret, MASK)
+            return value
+        if isinstance(value, dict):
+            members = cast("dict[Any, Any]", value)
+            made = {self._mask(key): self._mask(entry) for key, entry in members.items()}
+            return members if made == members else made
+        if isinstance(value, list):
+            items = cast("list[Any]", value)
+            masked = [self._mask(item) for item in items]
+            return items if masked == items else masked
+        return value

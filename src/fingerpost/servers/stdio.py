@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import secrets
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -41,6 +42,7 @@ from fingerpost.servers.lifeline import STRAYS_HINT, Lifeline, Setback
 from fingerpost.servers.process import end, exits_within, how_it_ended, let_go, spawn
 from fingerpost.servers.ring import LineEdges, LineSplitter, LineTooLong
 from fingerpost.servers.talk import OwedAnswers
+from fingerpost.servers.watchdog import end_marked
 from fingerpost.servers.wire import Unreadable, answered_by, as_message, read_envelope
 from fingerpost.settings.model import LimitSettings
 
@@ -62,8 +64,14 @@ async def stdio_transport(
     spec: ServerSpec, limits: LimitSettings, lifeline: Lifeline, *, opened: Callable[[Child], None]
 ) -> AsyncGenerator[Streams]:
     """Start the program; stop it and everything it started at the end."""
-    await anyio.to_thread.run_sync(guard.begin)
-    process = await spawn(spec)
+    mark = secrets.token_hex(16)
+    await anyio.to_thread.run_sync(guard.expect, mark)
+    try:
+        process = await spawn(spec, mark)
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(guard.forget, mark)
+        raise
     child = Child(spec, process, limits, lifeline)
     opened(child)
     try:
@@ -82,7 +90,9 @@ async def stdio_transport(
     finally:
         with anyio.CancelScope(shield=True):
             await child.stop()
+            await anyio.to_thread.run_sync(end_marked, mark)  # what made itself a daemon
             await anyio.to_thread.run_sync(guard.remove, process.pid)
+            await anyio.to_thread.run_sync(guard.forget, mark)
 
 
 class _Waiter:

@@ -15,7 +15,7 @@ import signal
 import sys
 from collections.abc import Iterable
 
-MARK = "FINGERPOST_COMMAND"  # in the environment of a command, and so of whatever it starts
+MARK = "FINGERPOST_COMMAND"  # in the environment of a server or command, and so of whatever it starts
 
 
 def watch(lines: "Iterable[bytes]") -> "tuple[set[int], set[str]]":

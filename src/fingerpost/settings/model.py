@@ -411,6 +411,9 @@ class ServerSettings(Section):
     new_tools: Literal["review", "allow"] = Field(
         default="review", description="Tools it offers later wait for `fingerpost pins accept`, or do not"
     )
+    allow_link_local: bool = Field(
+        default=False, description="Its address may be link-local (169.254.0.0/16) or a metadata service"
+    )
 
 
 class SignInSettings(Section):

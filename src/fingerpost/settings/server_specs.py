@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from fingerpost.frozen import frozen
 from fingerpost.records import OAuthSpec, ServerSpec, Transport
+from fingerpost.settings.addresses import LINK_LOCAL, LINK_LOCAL_FIX, is_link_local
 from fingerpost.settings.client_files import Draft, as_text
 from fingerpost.settings.document import Document, read_text, table
 from fingerpost.settings.dotenv import read_dotenv
@@ -213,6 +214,9 @@ def _address(entry: _Entry, server: ServerSettings) -> Transport | None:
     if (reason := bad_url(server.url)) is not None and server.enabled:
         entry.report(reason, "write it like https://example.org/mcp", ("url",))
         return None
+    if is_link_local(urlsplit(server.url).hostname or "") and not server.allow_link_local and server.enabled:
+        entry.report(LINK_LOCAL, LINK_LOCAL_FIX, ("url",))
+        return None
     _report_unused(entry, server, _FOR_PROGRAMS, "an address")
     if server.transport is not None:
         return server.transport
@@ -266,6 +270,7 @@ def _spec(entry: _Entry, server: ServerSettings, transport: Transport, connect_t
         forward_authorization=server.forward_authorization,
         trust_hints=server.trust_hints,
         new_tools=server.new_tools,
+        allow_link_local=server.allow_link_local,
         origin=str(entry.origin()),
     )
 
