@@ -323,7 +323,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "X6": Requirement("An elicitation answer approves only for a caller who may approve", _OPEN),
     "X7": Requirement("A huge result delays no other caller and takes bounded memory"),
     "X8": Requirement("Only a certain read runs unasked"),
-    "X9": Requirement("No answer names a tool or a setting outside of the caller's bounds", _OPEN),
+    "X9": Requirement("No answer names a tool or a setting outside of the caller's bounds"),
     "X10": Requirement("New tools and changed instructions of a known server are reviewed first", _OPEN),
     "X11": Requirement("Slots, queues and waiting approvals are shared fairly by caller"),
     "X12": Requirement("A damaged database is found at the start", _OPEN),

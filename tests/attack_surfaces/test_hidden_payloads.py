@@ -135,6 +135,9 @@ def test_a_terminal_shows_exactly_what_runs(payload: str) -> None:
     spelled = spelled.replace("\u200b", "\\u200b").replace("\u3164", "\\u3164")
     assert spelled in line
     assert ("looks like a secret" in line) == (payload in PAYLOADS)
+    call = _pending({"command": payload}).call
+    assert call.isprintable()
+    assert json.loads(call.partition(" ")[2]) == {"command": payload}
 
 
 def _pending(arguments: dict[str, Any]) -> Pending:

@@ -501,9 +501,9 @@ async def test_a_call_outside_of_the_callers_scope_is_denied_and_never_sent(tmp_
         only_read = Scope(effects=(Effect.READ,))
         assert (await call("read_note", only_read, Scope(servers=("no*",)))).success
         for name, scope in (
-            ("delete_note", only_read),
-            ("read_note", Scope(servers=("shop",))),
-            ("read_note", Scope(tools=("notes/write*",))),
+            ("notes/delete_note", only_read),
+            ("notes__read_note", Scope(servers=("shop",))),
+            ("notes/read_note", Scope(tools=("notes/write*",))),
         ):
             outcome = await call(name, only_read, scope)
             assert outcome.error is ErrorKind.DENIED

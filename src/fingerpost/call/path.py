@@ -26,7 +26,7 @@ from fingerpost.call.fingerprints import call_fingerprint
 from fingerpost.call.hiding import hidden_tools
 from fingerpost.call.idempotency import KeyedCalls, problem_with_key
 from fingerpost.call.making import Checked, call_of, check, edited_call, prepared
-from fingerpost.call.names import NotFound, absent, resolve
+from fingerpost.call.names import NotFound, Resolved, absent, resolve
 from fingerpost.call.outcomes import Endings
 from fingerpost.call.paths import Placement
 from fingerpost.call.policy import Policy, doubted, permit
@@ -35,7 +35,7 @@ from fingerpost.call.rounds import Rounds
 from fingerpost.call.scopes import bounded_by, within
 from fingerpost.call.under_way import UnderWay
 from fingerpost.call.unseen import may_have_any
-from fingerpost.catalog import Absence, Catalog
+from fingerpost.catalog import Absence, Catalog, Snapshot
 from fingerpost.catalog.links import may_have_more_fallbacks
 from fingerpost.errors import CallError, FingerpostError, LimitReached, StoreError
 from fingerpost.events import (
@@ -85,6 +85,7 @@ logger = logging.getLogger("fingerpost.call")
 
 GAVE_UP = "the caller gave up before the call was over"
 
+MOST_BOUNDED: Final = 100  # bounds whose tools are remembered
 MOMENT: Final = timedelta(seconds=2)
 LOOK_AGAIN_S: Final = 0.05
 FALLBACK_SERVERS_S: Final = 10.0  # for servers to connect, when a tool failed that they may stand in for
@@ -127,6 +128,7 @@ class CallPath:
         self._granted: dict[str, Call] = {}  # those that run by a person's grant for that very call
         self.under_way = UnderWay()
         self._rounds = Rounds()
+        self._bounded: dict[tuple[Scope, ...], tuple[Snapshot, Snapshot]] = {}  # what lies within bounds
         self._keyed = KeyedCalls(
             store.idempotency, tasks, self.under_way, seconds=settings.call.idempotency_seconds
         )
@@ -292,7 +294,7 @@ class CallPath:
     # -- from words to a call -----------------------------------------------------------------------
 
     def _prepare(self, wish: ToolCall, context: CallContext, endings: Endings) -> Ready | Outcome:
-        found = resolve(wish, self._catalog.seen_with(context.scopes))
+        found = self._find(wish, context.scopes, context.profile)
         if isinstance(found, NotFound):
             outcome = self._not_there(wish, found, context, endings)
             self._refuse(context, outcome)
@@ -308,6 +310,26 @@ class CallPath:
         self._tell(context, CallPrepared, tool=call.tool, operation=call.operation, arguments=call.arguments,
                    fingerprint=call.fingerprint, repairs=call.repairs)  # fmt: skip
         return Ready(call, found.card)
+
+    def _seen_by(self, scopes: tuple[Scope, ...], profile: str | None) -> Snapshot:
+        """The tools within these bounds. What lies outside has no name here, not even as "did you mean"."""
+        seen = self._catalog.seen_with(scopes)
+        bounds = tuple(scope for scope in bounded_by(scopes, profile, self._bounds) if scope.bounded)
+        if not bounds:
+            return seen
+        known, made = self._bounded.get(bounds, (None, None))
+        if known is seen and made is not None:
+            return made
+        cards = tuple(
+            card
+            for card in seen.cards
+            if any(within(bounds, card.server, card.key, effect) for effect in card.effects)
+        )
+        made = Snapshot(version=seen.version, cards=cards)
+        if len(self._bounded) >= MOST_BOUNDED:
+            self._bounded.clear()
+        self._bounded[bounds] = (seen, made)
+        return made
 
     def _not_there(self, wish: ToolCall, missed: NotFound, context: CallContext, endings: Endings) -> Outcome:
         if not missed.ambiguous and (away := self.away(wish, context)) is not None:
@@ -347,10 +369,22 @@ class CallPath:
         message = f"{call.tool} {what} while this call waited; it was not called"
         raise CallError(message, hint="Look at the tool as it is now, then make the call again.")
 
-    def check(self, wish: ToolCall, scopes: Sequence[Scope] = ()) -> Checked:
+    def check(self, wish: ToolCall, scopes: Sequence[Scope] = (), *, profile: str | None = None) -> Checked:
         """What would become of the call's name and arguments. Nothing runs, nobody is asked or told."""
         repair = self._settings.flags.argument_repair
-        return check(wish, self._catalog.seen_with(scopes), self._servers.precheck, repair=repair)
+        return check(wish, self._seen_by(tuple(scopes), profile), self._servers.precheck, repair=repair)
+
+    def _find(self, wish: ToolCall, scopes: tuple[Scope, ...], profile: str | None) -> Resolved | NotFound:
+        """The tool that is meant. One outside of the bounds only by its very key or exposed name.
+
+        Who knows that much is told that they may not use it; nobody learns it from a guess.
+        """
+        found = resolve(wish, self._seen_by(scopes, profile))
+        if isinstance(found, Resolved):
+            return found
+        seen = self._catalog.seen_with(scopes)
+        named = seen.get(wish.name) or seen.by_exposed_name(wish.name)
+        return found if named is None else Resolved(card=named, arguments=wish.arguments)
 
     async def _infeasible(self, call: Call, endings: Endings) -> Outcome | None:
         """How the call would fail now, where its server is ours and can tell: no person is asked for that."""

@@ -162,9 +162,9 @@ class Narrower:
     def _work(self, request: NarrowRequest) -> Narrowing:
         text = bounded(request.text)
         request = replace(request, history=request.history[-HISTORY:])
-        signals = self._parts.reader.read(text)
-        need = self._parts.judge.judge(text, signals, request.history, self._vector(text, signals))
         columns = self._columns
+        signals = _seen_signals(self._parts.reader.read(text), request, columns)
+        need = self._parts.judge.judge(text, signals, request.history, self._vector(text, signals))
         eligible = _eligible(columns, request)
         if not text or not len(eligible):
             empty = Shortlist(
@@ -237,6 +237,16 @@ def _eligible(columns: Columns, request: NarrowRequest) -> Rows:
         eligible = eligible[np.isin(columns.server_of[eligible], chosen)]
     hidden = [row for key in request.hidden if (row := columns.rows.get(key)) is not None]
     return eligible[~np.isin(eligible, hidden)] if hidden else eligible
+
+
+def _seen_signals(signals: Signals, request: NarrowRequest, columns: Columns) -> Signals:
+    """What was read off the request, without names of tools and servers that the caller may not see."""
+    if not signals.mentions or not request.hidden:
+        return signals
+    shown = [key for key in columns.rows if key not in request.hidden]
+    known: set[str] = {columns.servers[int(columns.server_of[columns.rows[key]])] for key in shown}
+    known.update(shown)
+    return replace(signals, mentions=tuple(mention for mention in signals.mentions if mention.name in known))
 
 
 def _hidden(request: NarrowRequest) -> tuple[HiddenTool, ...]:

@@ -67,8 +67,10 @@ class Pending:
 
     @property
     def call(self) -> str:
-        """Exactly what would run, on one line."""
-        return f"{self.tool} {json.dumps(self.arguments, ensure_ascii=False, default=str)}"
+        """Exactly what would run, on one line; characters that cannot be printed stand as JSON escapes."""
+        text = json.dumps(self.arguments, ensure_ascii=False, default=str)
+        shown = (each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
+        return f"{self.tool} {text if text.isprintable() else ''.join(shown)}"
 
     def approve(
         self, *, by: str, arguments: JsonObject | None = None, for_conversation: bool = False

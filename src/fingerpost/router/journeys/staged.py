@@ -159,7 +159,9 @@ async def consider(journey: Journey, chosen: Chosen, cards: tuple[ToolCard, ...]
         journey.tell(
             PlanNoted(packet_id=journey.packet.packet_id, remaining=chosen.remaining, read_only=reads)
         )
-    checked = journey.house.calls.check(acting.wish_of(selection), journey.asking.get("scopes", ()))
+    checked = journey.house.calls.check(
+        acting.wish_of(selection), journey.asking.get("scopes", ()), profile=journey.asking.get("profile")
+    )
     card = next((card for card in cards if card.key == checked.tool), None)
     if checked.problem or card is None:
         return _unfit(journey, selection, checked)

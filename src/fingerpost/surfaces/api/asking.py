@@ -39,6 +39,7 @@ from fingerpost.surfaces.api.accepting import EVENTS, prefers_events
 from fingerpost.surfaces.api.operation import ApiRequest, Operation, Problem, Streaming
 from fingerpost.surfaces.api.problems import said_of
 from fingerpost.surfaces.api.questions import Questions
+from fingerpost.surfaces.api.sight import shown_event, shown_narrowing
 from fingerpost.surfaces.api.streams import Streams
 from fingerpost.surfaces.api.views import event_view
 from fingerpost.surfaces.web.events import EventStream
@@ -204,7 +205,8 @@ class Counter:
             about=wanted.about,
             history=_messages(wanted.history),
         )
-        return _narrowed(narrowing, self._router.catalog.seen_with(reach.scopes))
+        shown = shown_narrowing(narrowing, request.principal)
+        return _narrowed(shown, self._router.catalog.seen_with(reach.scopes))
 
     async def ask(self, request: ApiRequest) -> dict[str, Any] | Streaming:
         wanted: Ask = request.body
@@ -213,17 +215,20 @@ class Counter:
         asked = self._questions.take(request.principal.name, wanted.answers)
         if not prefers_events(request.headers):
             if asked is None:
-                return self._kept(await self._router.route(wanted.request, **asking)).as_json()
-            return self._kept(await self._router.reply(asked, wanted.request, **asking)).as_json()
+                route = await self._router.route(wanted.request, **asking)
+            else:
+                route = await self._router.reply(asked, wanted.request, **asking)
+            return _shown_route(self._kept(route), request.principal)
 
         async def write(stream: EventStream) -> None:
             try:
                 if asked is not None:
-                    await self._write_reply(stream, asked, wanted.request, asking)
+                    await self._write_reply(stream, asked, request, asking)
                     return
                 async with aclosing(self._router.stream(wanted.request, **asking)) as items:
                     async for item in items:
-                        await _tell(stream, self._kept(item) if isinstance(item, Route) else item)
+                        item = self._kept(item) if isinstance(item, Route) else item
+                        await _tell(stream, item, request.principal)
             except Exception as error:  # noqa: BLE001 - the answer has begun: it can only be told in it
                 said = said_of(error)
                 told = {"title": said.title, "status": said.status, "detail": said.detail, **said.more}
@@ -231,13 +236,13 @@ class Counter:
 
         return self._streams.streaming(write, request)
 
-    async def _write_reply(self, stream: EventStream, asked: Route, answer: str, asking: Asking) -> None:
+    async def _write_reply(
+        self, stream: EventStream, asked: Route, request: ApiRequest, asking: Asking
+    ) -> None:
         """A question is answered in one go; what happened is told when it has."""
-        route = self._kept(await self._router.reply(asked, answer, **asking))
-        for event in route.events:
-            await _tell(stream, event)
-        await _tell(stream, AnswerPiece(text=route.answer))
-        await _tell(stream, route)
+        route = self._kept(await self._router.reply(asked, request.body.request, **asking))
+        for item in (*route.events, AnswerPiece(text=route.answer), route):
+            await _tell(stream, item, request.principal)
 
     def _kept(self, route: Route) -> Route:
         """The route, remembered where it asks something."""
@@ -351,13 +356,20 @@ def _idempotency_key(request: ApiRequest, wanted: Call) -> str | None:
     return header
 
 
-async def _tell(stream: EventStream, item: StreamItem) -> None:
+def _shown_route(route: Route, principal: Principal) -> dict[str, Json]:
+    """What became of the request, as its caller may hear it."""
+    if route.narrowing is not None:
+        route = replace(route, narrowing=shown_narrowing(route.narrowing, principal))
+    return route.as_json()
+
+
+async def _tell(stream: EventStream, item: StreamItem, principal: Principal) -> None:
     if isinstance(item, Event):
-        await stream.data(to_json(event_view(item)), event="event")
+        await stream.data(to_json(event_view(shown_event(item, principal))), event="event")
     elif isinstance(item, AnswerPiece):
         await stream.data(write_json({"text": item.text}), event="text")
     else:
-        await stream.data(write_json(item.as_json()), event="route")
+        await stream.data(write_json(_shown_route(item, principal)), event="route")
 
 
 def _messages(history: Sequence[Turn]) -> tuple[Message, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Annotated, Final, Literal
 
 import anyio
@@ -19,7 +20,7 @@ from fingerpost.store.journal import Journal
 from fingerpost.surfaces.api.accepting import EVENTS
 from fingerpost.surfaces.api.operation import ApiRequest, Operation, Problem, Streaming
 from fingerpost.surfaces.api.shapes import given
-from fingerpost.surfaces.api.sight import only_of
+from fingerpost.surfaces.api.sight import requests_of, shown_event
 from fingerpost.surfaces.api.streams import Streams
 from fingerpost.surfaces.api.views import PacketView, event_view, packet_view
 from fingerpost.surfaces.api.waiting import Waiting
@@ -96,7 +97,7 @@ class Packets:
 
     async def page(self, request: ApiRequest) -> PacketPage:
         wanted: WantedPackets = request.query
-        own = only_of(request.principal)
+        own = requests_of(request.principal)
         if own is not None and wanted.caller not in (None, own):
             return PacketPage(items=())
         query = PacketQuery(
@@ -115,15 +116,18 @@ class Packets:
 
     async def one(self, request: ApiRequest) -> PacketView:
         packet_id = request.path["packet_id"]
-        own = only_of(request.principal)
+        own = requests_of(request.principal)
         await self._journal.flush()
         detail = await self._ledger.packet(packet_id)
         if detail is None or own not in (None, detail.line.caller):
             raise _unknown(packet_id)
-        return await anyio.to_thread.run_sync(packet_view, detail)
+        events = (
+            replace(entry, event=shown_event(entry.event, request.principal)) for entry in detail.events
+        )
+        return await anyio.to_thread.run_sync(packet_view, replace(detail, events=tuple(events)))
 
     async def live(self, request: ApiRequest) -> Streaming:
-        own = only_of(request.principal)
+        own = requests_of(request.principal)
 
         async def write(stream: EventStream) -> None:
             await self._write_live(stream, own)
@@ -158,7 +162,7 @@ class Packets:
     async def events(self, request: ApiRequest) -> Streaming:
         wanted: WantedEvents = request.query
         after = _after(request)
-        own = only_of(request.principal)
+        own = requests_of(request.principal)
         if own is not None:
             await self._check_own(wanted.packet_id, own)
 
@@ -167,14 +171,14 @@ class Packets:
                 after=after, packet_id=wanted.packet_id, kinds=wanted.kinds or None
             ) as events:
                 async for entry in events:
-                    view = event_view(entry.event, entry.seq)
+                    view = event_view(shown_event(entry.event, request.principal), entry.seq)
                     await stream.data(to_json(view), event_id=str(entry.seq))
 
         return self._streams.streaming(write, request)
 
     async def _check_own(self, packet_id: str | None, own: str) -> None:
         if packet_id is None:
-            detail = "Without the right `watch`, name one of your own requests as `packet_id`."
+            detail = "With a bound key or without the right `watch`, name a request of yours as `packet_id`."
             raise Problem(403, "You may not follow everything", detail)
         await self._journal.flush()
         detail_of = await self._ledger.packet(packet_id)

@@ -17,6 +17,7 @@ from fingerpost.store import AuditEntry, AuditQuery, AuditReport
 from fingerpost.surfaces.api.operation import ApiRequest, Operation, Problem, Streaming
 from fingerpost.surfaces.api.resources.audit_export import MEDIA, Format, exported
 from fingerpost.surfaces.api.resources.words import LONGEST_TEXT, Limit, Number
+from fingerpost.surfaces.api.sight import check_unbound
 from fingerpost.surfaces.api.views import EventView, event_view
 
 TAG: Final = "audit"
@@ -121,12 +122,14 @@ class Trail:
         self._verifying = False
 
     async def list(self, request: ApiRequest) -> TrailPage:
+        check_unbound(request.principal)
         query: TrailQuery = request.query
         found = await self._audit.entries(_asked(query), limit=query.limit + 1, before=query.before)
         entries = await anyio.to_thread.run_sync(_shown, found[: query.limit])
         return TrailPage(items=entries, next=entries[-1].seq if len(found) > query.limit else None)
 
     async def export(self, request: ApiRequest) -> Streaming:
+        check_unbound(request.principal)
         query: ExportQuery = request.query
         if self._exports >= EXPORTS:
             detail = f"{EXPORTS} exports are under way. Try again when one is over."

@@ -14,6 +14,7 @@ from fingerpost.router import Router
 from fingerpost.surfaces.api.operation import ApiRequest, Operation
 from fingerpost.surfaces.api.resources.bounds import bounds_of
 from fingerpost.surfaces.api.resources.words import Limit, Number
+from fingerpost.surfaces.api.sight import check_unbound
 
 TAG: Final = "figures"
 LONGEST_HOURS: Final = 24 * 366
@@ -77,11 +78,13 @@ def operations(router: Router, ledger: Ledger) -> tuple[Operation, ...]:
         )
 
     async def insight(request: ApiRequest) -> Figures:
+        check_unbound(request.principal)
         query: InsightQuery = request.query
         keys = [card.key for card in router.tools.cards]
         return await ledger.figures(hours=query.hours, step=query.step, tools=keys)
 
     async def evals(request: ApiRequest) -> EvalPage:
+        check_unbound(request.principal)
         query: EvalQuery = request.query
         found = await router.store.evals.newest(limit=query.limit + 1, before=query.before)
         items = tuple(

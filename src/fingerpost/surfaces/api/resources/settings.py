@@ -16,6 +16,7 @@ from fingerpost.settings import Loaded, Settings
 from fingerpost.settings.problems import Origin
 from fingerpost.settings.show import rows, sections
 from fingerpost.surfaces.api.operation import ApiRequest, Operation, Problem
+from fingerpost.surfaces.api.sight import check_unbound
 
 TAG: Final = "settings"
 GIVEN: Final = Origin(kind="argument", name="settings")  # by the program that opened the router
@@ -59,6 +60,7 @@ def operations(router: Router, loaded: Loaded | None) -> tuple[Operation, ...]:
 
     async def show(request: ApiRequest) -> SettingsView:
         query: SettingsQuery = request.query
+        check_unbound(request.principal)
         if query.section is not None and query.section not in sections():
             detail = f"The sections are {', '.join(sections())}."
             raise Problem(404, "There is no such section", detail)
