@@ -326,7 +326,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "X9": Requirement("No answer names a tool or a setting outside of the caller's bounds"),
     "X10": Requirement("New tools and changed instructions of a known server are reviewed first", _OPEN),
     "X11": Requirement("Slots, queues and waiting approvals are shared fairly by caller"),
-    "X12": Requirement("A damaged database is found at the start", _OPEN),
+    "X12": Requirement("A damaged database is found at the start"),
     "X13": Requirement("The audit trail can be anchored elsewhere and verified against that", _OPEN),
     "X14": Requirement(
         "Left-over processes, echoed secrets, link-local servers, reused key names, file modes", _OPEN

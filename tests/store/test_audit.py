@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fingerpost.errors import StoreUnavailable
 from fingerpost.events import (
     Event,
     ExecutionStatusChanged,
@@ -101,7 +102,7 @@ async def test_an_edited_or_deleted_row_is_found(
 
 @proves("F39")
 async def test_deleting_the_newest_rows_and_mending_the_head_is_found_by_the_anchor(
-    open_store: OpenStore, tamper: Tamper
+    open_store: OpenStore, tamper: Tamper, tmp_path: Path
 ) -> None:
     async with open_store() as store:
         await store.journal.append(*(audited(str(number)) for number in range(5)))
@@ -111,23 +112,27 @@ async def test_deleting_the_newest_rows_and_mending_the_head_is_found_by_the_anc
         report = await store.audit.verify()
         assert (report.intact, report.first_bad) == (False, 4)
         assert "anchor file remembers row 5" in (report.reason or "")
-
-        # Writing on does not hide it: the old line contradicts the new row.
+        with pytest.raises(StoreUnavailable, match="open for reading only"):
+            await store.journal.append(audited())
+    # Writing on where the anchor is not known does not hide it: the old line contradicts the new row.
+    async with open_store(anchor=tmp_path / "other.anchor") as store:
         await store.journal.append(*(audited(str(number)) for number in range(4)))
+    async with open_store() as store:
         report = await store.audit.verify()
     assert (report.intact, report.first_bad) == (False, 5)
 
 
 @proves("F39")
 async def test_a_chain_recomputed_from_another_beginning_is_found_by_the_anchor(
-    open_store: OpenStore, tamper: Tamper
+    open_store: OpenStore, tamper: Tamper, tmp_path: Path
 ) -> None:
     async with open_store() as store:
         await store.journal.append(*(audited("true story") for _ in range(3)))
     tamper("DELETE FROM audit")
     tamper(f"UPDATE audit_head SET seq = 0, hash = '{GENESIS}'")
-    async with open_store() as store:
+    async with open_store(anchor=tmp_path / "other.anchor") as store:
         await store.journal.append(*(audited("another story") for _ in range(3)))
+    async with open_store() as store:
         report = await store.audit.verify()
     assert (report.intact, report.first_bad) == (False, 3)
     assert "anchor" in (report.reason or "")
@@ -141,8 +146,9 @@ async def test_a_new_database_at_an_old_anchor_is_found_and_says_what_else_to_mo
     async with Store.open(sqlite_url) as store:
         await store.journal.append(*(audited(str(number)) for number in range(5)))
     await file.rename(tmp_path / "old.db")
-    async with Store.open(sqlite_url) as store:
-        await store.journal.append(audited())
+    with pytest.raises(StoreUnavailable, match="open for reading only"):
+        async with Store.open(sqlite_url) as store:
+            await store.journal.append(audited())
     async with Store.open(sqlite_url) as store:
         report = await store.audit.verify()
     anchor = file.with_suffix(".audit.anchor")

@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
+_NEWEST = 16 * 1024  # bytes: some 200 lines
 _LINE = re.compile(r"(\d{1,18}) ([0-9a-f]{64})")
 
 
@@ -36,11 +37,21 @@ class Anchor:
             os.close(handle)
         self._last = (seq, digest)
 
-    def lines(self) -> dict[int, frozenset[str]]:
-        """Every hash remembered for a row. More than one for the same row is itself a finding."""
+    def newest(self) -> dict[int, frozenset[str]]:
+        """The same of its last lines."""
+        return self.lines(last=_NEWEST)
+
+    def lines(self, *, last: int | None = None) -> dict[int, frozenset[str]]:
+        """Every hash remembered for a row. More than one for the same row is itself a finding.
+
+        `last` reads only so many bytes at the end; a line that begins before them is passed over.
+        """
         found: defaultdict[int, set[str]] = defaultdict(set)
         try:
             with self.path.open(encoding="ascii", errors="replace") as file:
+                if last is not None and (size := os.fstat(file.fileno()).st_size) > last:
+                    file.seek(size - last)
+                    file.readline()
                 for line in file:
                     if (match := _LINE.fullmatch(line.strip())) is not None:
                         found[int(match[1])].add(match[2])

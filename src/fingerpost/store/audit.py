@@ -21,6 +21,7 @@ from fingerpost.store.rows import Row, Rows, quickly
 from fingerpost.store.schema import audit, audit_head
 
 _CHUNK = 2000
+_LOOK = 200  # rows that every start looks at
 _ROWS = Rows(audit, "seq", "event_id", "at", "kind", "packet_id", "payload", "prev_hash", "hash")
 
 
@@ -105,6 +106,24 @@ class AuditTrail:
     async def verify(self) -> AuditReport:
         """Follow the chain from its first row and compare it with the anchor file."""
         return await self._database.read(self._verify)
+
+    def find_break(self) -> str | None:
+        """Why the newest rows, the recorded head and the anchor file contradict each other. Blocks.
+
+        A short look at every start; `verify` follows the whole chain.
+        """
+        return self._database.read_now(self._find_break)
+
+    def _find_break(self, connection: Connection) -> str | None:
+        anchors = self._anchor.newest()  # before the snapshot, as in `_verify`
+        query = select(audit).order_by(audit.c.seq.desc()).limit(_LOOK)
+        links = [_link(row) for row in connection.execute(query)][::-1]
+        check = ChainCheck(anchors)
+        if links and links[0].fact.seq > 1:
+            check.begin_at(links[0])
+        found = (check.follow(each) for each in links)
+        broken = next((each for each in found if each is not None), None) or check.end(_head(connection))
+        return None if broken is None else self._reason(broken)
 
     def extend(self, connection: Connection, written: Sequence[tuple[Event, Row]]) -> None:
         """Add the audited events of those just `written` to the journal, in the same transaction.

@@ -88,6 +88,10 @@ class ChainCheck:
         self.seq = 0
         self.hash: str = GENESIS
 
+    def begin_at(self, first: Link) -> None:
+        """Begin with this link, whatever came before it."""
+        self.seq, self.hash = first.fact.seq - 1, first.prev_hash
+
     def follow(self, found: Link) -> Break | None:
         """Step on to the next link, or say why it is not one."""
         expected = self.seq + 1

@@ -25,6 +25,7 @@ from sqlalchemy.exc import DBAPIError
 
 from fingerpost.errors import StoreUnavailable
 from fingerpost.store.faults import explain, outline
+from fingerpost.store.integrity import IntegrityCheck, check_schema
 from fingerpost.store.locations import Location
 from fingerpost.store.migrations import migrate
 from fingerpost.store.rows import quickly
@@ -46,6 +47,8 @@ class Database:
         self.location = location
         self._engine = engine
         self._readers = anyio.CapacityLimiter(READERS)
+        self._damage: StoreUnavailable | None = None
+        self._check: IntegrityCheck | None = None
 
     @classmethod
     def open(cls, location: Location, *, lock_wait: float) -> Database:
@@ -53,18 +56,35 @@ class Database:
         try:
             make = _postgresql_engine if location.file is None else _sqlite_engine
             database = cls(make(location, lock_wait), location)
-            database._migrate()
-        except (DBAPIError, OSError) as error:
+            database._look_and_migrate()
+        except (DBAPIError, OSError, sqlite3.Error) as error:
             raise explain(error, location) from error
         return database
 
-    def _migrate(self) -> None:
+    def _look_and_migrate(self) -> None:
+        """Nothing is written to a file that is damaged, or another program's."""
         try:
+            if self.location.file is not None:
+                self._check = IntegrityCheck(self.location, self.refuse_writes)
+                self._check.look()
             with self.connect_to_write() as connection, connection.begin():
                 migrate(connection)
+                if self.location.file is not None:
+                    check_schema(_raw(connection), self.location)
+            if self._check is not None:
+                self._check.go_on()
         except BaseException:
             self.close()
             raise
+
+    def refuse_writes(self, damage: StoreUnavailable) -> None:
+        """From now on it is read only: what is there can be looked at and saved."""
+        self._damage = damage
+
+    def check_writable(self) -> None:
+        """Raises `StoreUnavailable` where the database is damaged."""
+        if self._damage is not None:
+            raise StoreUnavailable(str(self._damage), hint=self._damage.hint)
 
     def connect_to_write(self) -> Connection:
         """A connection whose transactions hold the write lock from their beginning."""
@@ -86,6 +106,8 @@ class Database:
             raise outline(error, self.location) from error
 
     def close(self) -> None:
+        if self._check is not None:
+            self._check.close()
         self._engine.dispose()
 
 
@@ -114,6 +136,12 @@ def _sqlite_engine(location: Location, lock_wait: float) -> Engine:
     event.listen(engine, "connect", prepare)
     event.listen(engine, "begin", begin)
     return engine
+
+
+def _raw(connection: Connection) -> sqlite3.Connection:
+    found = connection.connection.driver_connection
+    assert isinstance(found, sqlite3.Connection)
+    return found
 
 
 def _create_private(location: Location) -> None:

@@ -24,6 +24,7 @@ from fingerpost.store.feedback import FeedbackBook
 from fingerpost.store.grants import Grants
 from fingerpost.store.idempotency import IdempotencyKeys
 from fingerpost.store.instances import Instances
+from fingerpost.store.integrity import damaged
 from fingerpost.store.journal import Journal
 from fingerpost.store.keys import Keys
 from fingerpost.store.learned import LearnedBook
@@ -93,6 +94,7 @@ class Store:
         location = locate(url, anchor=anchor)
         database = await anyio.to_thread.run_sync(partial(Database.open, location, lock_wait=lock_wait))
         trail = AuditTrail(database, Anchor(location.anchor), enabled=audit)
+        await anyio.to_thread.run_sync(_check_trail, trail, database)
         writer = Writer(
             database, flush_ms=flush_ms, lock_wait=lock_wait, backlog=backlog, upkeep=trail.drop_anchor
         )
@@ -112,6 +114,19 @@ class Store:
     def statistics(self) -> Statistics:
         """What the writer has done so far."""
         return self._writer.statistics
+
+
+def _check_trail(trail: AuditTrail, database: Database) -> None:
+    """A trail that contradicts itself can be read and verified, but nothing is built on it."""
+    try:
+        reason = trail.find_break()
+    except BaseException:
+        database.close()
+        raise
+    if reason is not None:
+        error = damaged(database.location, f"{reason}. It is open for reading only")
+        logger.error("%s", error)
+        database.refuse_writes(error)
 
 
 async def _close(store: Store, database: Database, writer: Writer) -> None:

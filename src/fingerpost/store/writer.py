@@ -264,6 +264,7 @@ class Writer:
         return results
 
     def _execute(self, jobs: list[Job]) -> list[Any]:
+        self._database.check_writable()
         if self._connection is None:
             self._connection = self._database.connect_to_write()
         connection = self._connection

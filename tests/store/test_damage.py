@@ -1,0 +1,226 @@
+"""A damaged database is found at the start: it is refused, or opened for reading alone."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import zipfile
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from fingerpost.errors import StoreError, StoreUnavailable
+from fingerpost.store import Store
+from tests.requirements import proves
+from tests.store.samples import audited, ordinary, pin
+
+Damage = Callable[[Path], None]
+ROWS: Final = 60
+
+
+def truncated(share: float) -> Damage:
+    def damage(file: Path) -> None:
+        with file.open("r+b") as opened:
+            opened.truncate(int(file.stat().st_size * share))
+
+    return damage
+
+
+def overwritten(offset: int, data: bytes) -> Damage:
+    def damage(file: Path) -> None:
+        with file.open("r+b") as opened:
+            opened.seek(offset)
+            opened.write(data)
+
+    return damage
+
+
+def page_of(file: Path, table: str) -> tuple[int, int]:
+    """Where a table or index begins, and how long a page is."""
+    with closing(sqlite3.connect(file)) as connection:
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+        (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", [table]).fetchone()
+    return (root - 1) * size, size
+
+
+def zeroed(table: str) -> Damage:
+    def damage(file: Path) -> None:
+        offset, size = page_of(file, table)
+        overwritten(offset, bytes(size))(file)
+
+    return damage
+
+
+def scrambled(table: str) -> Damage:
+    """Bytes inside of a page are flipped, as a bad disk does."""
+
+    def damage(file: Path) -> None:
+        offset, size = page_of(file, table)
+        data = bytearray(file.read_bytes())
+        for place in range(offset + 8, offset + size, 7):
+            data[place] ^= 0xFF
+        file.write_bytes(data)
+
+    return damage
+
+
+def executed(*statements: str) -> Damage:
+    def damage(file: Path) -> None:
+        with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    return damage
+
+
+def replaced(data: bytes) -> Damage:
+    def damage(file: Path) -> None:
+        file.write_bytes(data)
+
+    return damage
+
+
+def as_archive(file: Path) -> None:
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a.txt", "a" * 5000)
+
+
+def as_folder(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+def of_another_program(file: Path) -> None:
+    file.unlink()
+    executed("CREATE TABLE bookmarks (id INTEGER PRIMARY KEY, url TEXT)")(file)
+
+
+def with_strange_log(file: Path) -> None:
+    """The write-ahead log of another database beside it."""
+    other = file.with_name("other.db")
+    with closing(sqlite3.connect(other, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("CREATE TABLE t (a TEXT)")
+        connection.execute(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60) "
+            "INSERT INTO t SELECT hex(randomblob(2000)) FROM n"
+        )
+        shutil.copy(f"{other}-wal", f"{file}-wal")
+
+
+def without_log(file: Path) -> None:
+    """What was only in the log is lost: as if the newest rows had never been written."""
+    executed(
+        "DELETE FROM audit WHERE seq > 40",
+        "UPDATE audit_head SET seq = 40, hash = (SELECT hash FROM audit WHERE seq = 40)",
+    )(file)
+
+
+TEXT: Final = "UPDATE audit SET payload = replace(payload, 'git/log', 'git/lag')"
+WAYS: Final[dict[str, Damage]] = {
+    "cut to nothing": truncated(0),
+    "cut in the header": lambda file: truncated(50 / file.stat().st_size)(file),
+    "cut in the middle of the first page": lambda file: truncated(2000 / file.stat().st_size)(file),
+    "cut to a quarter": truncated(0.25),
+    "cut to a half": truncated(0.5),
+    "the last page cut off": truncated(0.98),
+    "no magic word": overwritten(0, b"\0" * 16),
+    "another page size": overwritten(16, b"\x02\x00"),
+    "another format of the schema": overwritten(44, b"\x00\x00\x00\x09"),
+    "another text encoding": overwritten(56, b"\x00\x00\x00\x02"),
+    "another application's number": overwritten(68, b"\x0f\x05\x51\x12"),
+    "another user version": overwritten(60, b"\x00\x00\x00\x07"),
+    "the schema's page emptied": overwritten(100, bytes(900)),
+    "a table's page emptied": zeroed("journal"),
+    "an index's page emptied": zeroed("journal_kind"),
+    "the audit trail's page emptied": zeroed("audit"),
+    "a table's page scrambled": scrambled("pins"),
+    "an index's page scrambled": scrambled("journal_packet"),
+    "a table dropped": executed("DROP TABLE grants"),
+    "the head's table dropped": executed("DROP TABLE audit_head"),
+    "the table of versions dropped": executed("DROP TABLE fingerpost_schema"),
+    "a column dropped": executed("ALTER TABLE grants DROP COLUMN spent_at"),
+    "an index dropped": executed("DROP INDEX grants_call"),
+    "a trigger added": executed("CREATE TRIGGER t AFTER INSERT ON audit BEGIN DELETE FROM audit; END"),
+    "the head emptied": executed("DELETE FROM audit_head"),
+    "the last audit rows removed": executed("DELETE FROM audit WHERE seq > 50"),
+    "rows and head put back": without_log,
+    "an audit row edited": executed(f"{TEXT} WHERE seq = 58"),
+    "an older audit row edited": executed(f"{TEXT} WHERE seq = 3"),
+    "an audit row removed from the middle": executed("DELETE FROM audit WHERE seq = 30"),
+    "the log of another database": with_strange_log,
+    "a picture": replaced(b"\x89PNG\r\n\x1a\n" + bytes(5000)),
+    "a text": replaced(b"hello\n" * 1000),
+    "an archive": as_archive,
+    "a folder": as_folder,
+    "a database of another program": of_another_program,
+}
+
+
+async def prepare(file: Path) -> str:
+    """A store that was used and closed."""
+    url = f"sqlite:///{file}"
+    async with Store.open(url) as store:
+        for number in range(ROWS):
+            await store.journal.append(audited(f"git/log-{number}"))
+            await store.journal.append(ordinary())
+            await store.pins.put(pin(f"git/tool-{number}"))
+    return url
+
+
+@proves("X12", "F38")
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_damaged_database_takes_no_write(tmp_path: Path, way: str):
+    file = tmp_path / "store.db"
+    url = await prepare(file)
+    await anyio.to_thread.run_sync(WAYS[way], file)
+    with pytest.raises(StoreError) as caught:
+        async with Store.open(url) as store:
+            await store.journal.append(audited("git/after"))
+    assert caught.value.hint, caught.value
+    assert "backup" in caught.value.hint or way == "a folder", caught.value.hint
+
+
+@proves("X12")
+async def test_what_contradicts_itself_can_still_be_read_and_verified(tmp_path: Path):
+    url = await prepare(tmp_path / "store.db")
+    await anyio.to_thread.run_sync(WAYS["an audit row edited"], tmp_path / "store.db")
+    async with Store.open(url) as store:
+        report = await store.audit.verify()
+        assert not report.intact and report.first_bad == 58
+        assert len(await store.pins.all()) == ROWS
+        with pytest.raises(StoreUnavailable, match="open for reading only"):
+            await store.pins.put(pin("git/after"))
+
+
+@proves("X12")
+async def test_damage_in_a_large_file_is_found_beside_the_work(tmp_path: Path):
+    """A start does not wait for the whole file; once damage is found nothing more is written."""
+    file = tmp_path / "store.db"
+    url = await prepare(file)
+    many = (
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) "
+        "INSERT INTO choices (at, request, tool, worked) SELECT i, hex(randomblob(100)), 'git/log', 1 FROM n"
+    )
+    await anyio.to_thread.run_sync(executed("PRAGMA synchronous=OFF", many), file)
+    await anyio.to_thread.run_sync(scrambled("usage_buckets"), file)
+    await anyio.to_thread.run_sync(scrambled("choices_conversation"), file)
+    with anyio.fail_after(50), pytest.raises(StoreUnavailable, match="damaged"):
+        async with Store.open(url) as store:
+            while True:
+                await store.pins.put(pin("git/after"))
+                await anyio.sleep(0.02)
+
+
+@proves("X12")
+async def test_a_whole_database_opens_as_before(tmp_path: Path):
+    url = await prepare(tmp_path / "store.db")
+    for _ in range(2):
+        async with Store.open(url) as store:
+            await store.journal.append(audited("git/after"))
+            assert (await store.audit.verify()).intact
