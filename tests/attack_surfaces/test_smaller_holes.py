@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import stat
+import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -16,9 +17,10 @@ import httpx2
 import pytest
 
 from fingerpost import Router, Server
-from fingerpost.errors import ServerUnavailable
+from fingerpost.errors import ConfigError, ServerUnavailable
 from fingerpost.settings import load
 from fingerpost.store import Store
+from fingerpost.surfaces.gateway.asking.state import SECRET_NAME, installation_secret
 from fingerpost.surfaces.serve import serve
 from fingerpost.surfaces.web.access import open_gate
 from tests.api.kit import PATIENCE_S, settings
@@ -214,3 +216,41 @@ async def test_a_daemon_that_a_server_left_behind_ends_with_us(tmp_path: Path, e
             parent.kill()
     daemon = int(note.read_text())
     await eventually(lambda: not is_running(daemon))
+
+
+@proves("X14")
+def test_the_installation_secret_is_not_in_the_database(tmp_path: Path) -> None:
+    at = f"sqlite:///{tmp_path}/store.db"
+
+    async def open_twice() -> bytes:
+        async with Store.open(at) as store, Store.open(at) as another:
+            await store.tokens.put(SECRET_NAME, b"one of an older version, 32 byte")
+            secret = await installation_secret(store)
+            assert await installation_secret(another) == secret
+            assert await store.tokens.get(SECRET_NAME) is None
+        return secret
+
+    secret = anyio.run(open_twice)
+    files = {file.name: file for file in tmp_path.iterdir()}
+    assert [name for name, file in files.items() if secret in file.read_bytes()] == ["store.secret"]
+    assert stat.S_IMODE(files["store.secret"].stat().st_mode) == 0o600
+
+
+@proves("X14")
+async def test_a_key_under_an_old_name_is_made_for_the_same_holder_alone(tmp_path: Path) -> None:
+    async with Store.open(f"sqlite:///{tmp_path}/store.db") as store:
+        await store.keys.add("anna")
+        await store.keys.revoke("anna")
+        with pytest.raises(ConfigError, match="belong to that name") as refused:
+            await store.keys.add("anna")
+        assert "--same-holder" in (refused.value.hint or "")
+        made, _ = await store.keys.add("anna", same_holder=True)
+        assert made.name == "anna"
+
+
+@proves("X14")
+def test_the_lock_holds_every_version_with_hashes() -> None:
+    checked = subprocess.run([sys.executable, "tools/lock.py", "--check"], capture_output=True, check=False)
+    assert (checked.returncode, checked.stderr) == (0, b"")
+    pins = Path("requirements.lock").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()[1:]
+    assert all("--hash=sha256:" in pin for pin in pins)

@@ -9,6 +9,7 @@ from fingerpost.store.audit import AuditEntry, AuditQuery, AuditReport, AuditTra
 from fingerpost.store.cache import Cache, CacheLimits
 from fingerpost.store.choices import Choices
 from fingerpost.store.confidences import Confidences
+from fingerpost.store.database import read_secret
 from fingerpost.store.evals import Evals, KeptEval
 from fingerpost.store.grants import Grants
 from fingerpost.store.journal import Journal, PacketSummary, Recorded
@@ -55,4 +56,5 @@ __all__ = [
     "Usage",
     "data_directory",
     "locate",
+    "read_secret",
 ]

@@ -9,6 +9,7 @@ reader that asks for "everything after row n" never misses one.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sqlite3
@@ -165,6 +166,26 @@ def make_private(file: Path) -> None:
         logger.warning(
             "%s can be read by others, and that cannot be changed: %s. Run: chmod 600 %s", file, error, file
         )
+
+
+def read_secret(file: Path, size: int) -> bytes:
+    """The secret in this file, made when there is none, readable by its owner alone. Raises `OSError`."""
+    if file.exists():
+        make_private(file)
+        return file.read_bytes()
+    made = os.urandom(size)
+    draft = file.with_name(f"{file.name}.{os.getpid()}.{made[:4].hex()}")
+    descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as writing:
+            writing.write(made)
+            writing.flush()
+            os.fsync(descriptor)
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, file)  # whole or not at all, and only the first one
+    finally:
+        draft.unlink()
+    return file.read_bytes()
 
 
 def _switch_to_wal(connection: sqlite3.Connection, lock_wait: float) -> None:

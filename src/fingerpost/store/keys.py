@@ -81,9 +81,13 @@ class Keys:
         profiles: Sequence[str] = (),
         rights: Sequence[Right] = (Right.USE,),
         expires: datetime | None = None,
+        same_holder: bool = False,
         now: datetime | None = None,
     ) -> tuple[ApiKey, str]:
         """Make a key. The text is the only copy there will ever be.
+
+        Requests, approvals and conversations belong to the name. So one that an earlier key had is given
+        again only to the `same_holder`: anybody else would see what is not theirs.
 
         Raises `ConfigError` when the name cannot be used or another key holds it.
         """
@@ -100,9 +104,14 @@ class Keys:
             created=moment,
             expires=expires,
         )
-        if not await self._writer.submit(_add, made):
+        before = await self._writer.submit(_add, (made, same_holder))
+        if before == "holds":
             message = f"there is a key named {name!r} already"
             hint = f"choose another name, or run `fingerpost keys revoke {name}` first"
+            raise ConfigError(message, hint=hint)
+        if before == "held":
+            message = f"an earlier key was named {name!r}, and its requests and approvals belong to that name"
+            hint = "choose another name; add --same-holder if this key is for the same person or program"
             raise ConfigError(message, hint=hint)
         return made, f"{PREFIX}{made.key_id.removeprefix('key_')}_{secret}"
 
@@ -159,15 +168,18 @@ def _live(now: datetime) -> ColumnElement[bool]:
     return and_(api_keys.c.revoked.is_(None), or_(api_keys.c.expires.is_(None), api_keys.c.expires > now))
 
 
-def _add(connection: Connection, new: Sequence[ApiKey]) -> list[bool]:
-    return [_add_one(connection, key) for key in new]
+def _add(connection: Connection, new: Sequence[tuple[ApiKey, bool]]) -> list[str]:
+    return [_add_one(connection, key, same_holder=same_holder) for key, same_holder in new]
 
 
-def _add_one(connection: Connection, key: ApiKey) -> bool:
+def _add_one(connection: Connection, key: ApiKey, *, same_holder: bool) -> str:
+    """Whether another key of this name `holds`, or once `held` and is not the same holder's; else empty."""
     # Transactions that write follow one another, so two processes cannot both find the name free.
-    taken = select(api_keys.c.key_id).where(api_keys.c.name == key.name, _live(key.created))
-    if connection.execute(taken).first() is not None:
-        return False
+    named = select(api_keys.c.key_id).where(api_keys.c.name == key.name)
+    if connection.execute(named.where(_live(key.created))).first() is not None:
+        return "holds"
+    if not same_holder and connection.execute(named).first() is not None:
+        return "held"
     row = {
         "key_id": key.key_id,
         "name": key.name,
@@ -177,7 +189,7 @@ def _add_one(connection: Connection, key: ApiKey) -> bool:
         "expires": key.expires,
     }
     connection.execute(insert_new(connection, api_keys), row)
-    return True
+    return ""
 
 
 def _revoke(connection: Connection, wanted: Sequence[tuple[str, datetime]]) -> list[bool]:

@@ -31,6 +31,11 @@ class Location:
     anchor: Path
     file: Path | None = None  # of an SQLite database
 
+    @property
+    def secret(self) -> Path | None:
+        """Where the installation's secret rests; None: in the database, which several hosts share."""
+        return None if self.file is None else self.file.with_suffix(".secret")
+
 
 def data_directory() -> Path:
     """The user's data directory for Fingerpost. It may not exist yet."""

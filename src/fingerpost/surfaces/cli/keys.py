@@ -64,6 +64,7 @@ def keys(ctx: click.Context, config: Path | None, servers: Path | None, as_json:
     "--may", "rights", multiple=True, type=click.Choice(RIGHTS), help="What its holder may do [default: use]."
 )
 @click.option("--expires", metavar="WHEN", help="After 30d, 12h or 45m, or on a date such as 2027-01-31.")
+@click.option("--same-holder", is_flag=True, help="An earlier key had this name, and was theirs.")
 @house_options
 def add(
     name: str,
@@ -73,6 +74,7 @@ def add(
     profiles: tuple[str, ...],
     rights: tuple[str, ...],
     expires: str | None,
+    same_holder: bool,
     config: Path | None,
     servers: Path | None,
     as_json: bool,
@@ -96,7 +98,9 @@ def add(
 
     async def work(store: Store, settings: Settings) -> tuple[ApiKey, str]:
         _point_out(settings, only_servers, profiles)
-        made, key = await store.keys.add(name, scope=scope, profiles=profiles, rights=may, expires=end)
+        made, key = await store.keys.add(
+            name, scope=scope, profiles=profiles, rights=may, expires=end, same_holder=same_holder
+        )
         await store.journal.append(KeyChanged(key_id=made.key_id, name=made.name, change="made"))
         return made, key
 

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Literal, cast
 
+import anyio.to_thread
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -27,7 +28,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject
-from fingerpost.store import Store
+from fingerpost.store import Store, read_secret
 from fingerpost.surfaces.gateway.exchange import ClientRequest
 
 PREFIX: Final = "fp1."  # the version; also what tells our states from those of servers
@@ -91,8 +92,17 @@ def is_ours(state: str | None) -> bool:
 
 
 async def installation_secret(store: Store) -> bytes:
-    """The secret of this installation, made when there is none. Whoever is first wins."""
-    return await store.tokens.claim(SECRET_NAME, os.urandom(_SECRET_BYTES))
+    """The secret of this installation, made when there is none. Whoever is first wins.
+
+    It rests in a file of its own beside an SQLite database, so that a copy of the database opens nothing.
+    One that an older version kept in the database is not used again: what was deleted there can be found
+    for long. Several hosts that share a PostgreSQL database share the secret in it.
+    """
+    file = store.location.secret
+    if file is None:
+        return await store.tokens.claim(SECRET_NAME, os.urandom(_SECRET_BYTES))
+    await store.tokens.remove(SECRET_NAME)
+    return await anyio.to_thread.run_sync(read_secret, file, _SECRET_BYTES)
 
 
 class Seal:
