@@ -27,7 +27,6 @@ from fingerpost.records import ServerSpec
 from fingerpost.servers.guard import guard
 from fingerpost.servers.process import exits_within, how_it_ended, spawn
 from fingerpost.servers.ring import Ring
-from fingerpost.servers.watchdog import MARK
 
 # Beyond what every child process of ours gets: no secret has a name like these.
 _PASSED_ON: Final = ("LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
@@ -124,7 +123,7 @@ class Running:
 
     async def _spawn(self, spec: ServerSpec) -> Process:
         try:
-            return await spawn(spec)
+            return await spawn(spec, self.mark)
         except FileNotFoundError:
             raise program_not_found(self.words[0]) from None
         except OSError as error:
@@ -146,7 +145,7 @@ class Running:
             transport="stdio",
             command=words[0],
             args=words[1:],
-            env={**passed, **variables, "PWD": str(where), MARK: self.mark},
+            env={**passed, **variables, "PWD": str(where)},
             cwd=_held(folder, str(where)),
         )
 
