@@ -179,3 +179,22 @@ async def test_the_endpoint_names_nothing_outside(tmp_path: Path) -> None:
         for request in model.asked:
             text = json.dumps([message.text for message in request.messages])
             assert not _named(text, "quokka__pay_wombat", "quokka__pay_womba", "quokka/pay_wombat"), text
+
+
+@proves("X9")
+async def test_what_one_caller_was_offered_in_a_conversation_is_not_offered_to_another(
+    tmp_path: Path,
+) -> None:
+    """Several people write in one thread of a chat, and one key may have several profiles."""
+    model = ScriptedModel(lambda request: "Done.")
+    servers = (tool_server("files", FILES).spec(), tool_server("quokka", PAYROLL).spec())
+    more: dict[str, Any] = {"profiles": PROFILES, "narrow": {"vectors": str(tmp_path), "max_tools": 10}}
+    async with Router(servers, settings=settings(tmp_path, **more), model=model) as router:
+        await router.connect()
+        callers: list[dict[str, Any]] = [{"caller": "boss"}, {"caller": "clerk", "profile": "desk"}]
+        for who in (*callers, callers[0]):
+            model.asked.clear()
+            wish = "Read the wombat from a text file" if who["caller"] == "boss" else "Read a text file"
+            await router.route(wish, conversation="thread", mode="simple", **who)
+            offered = json.dumps([request.tools for request in model.asked], default=str)
+            assert ("quokka" in offered) == (who["caller"] != "clerk"), offered

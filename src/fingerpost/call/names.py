@@ -71,7 +71,7 @@ def absent(call: ToolCall, catalog: Catalog, statuses: Iterable[ServerStatus]) -
         return catalog.why_away(found.card)
     names = {call.name, *(tool_key(server, tool) for server, tool in _splits(call.name[:LONGEST_NAME]))}
     for drop in catalog.dropped:
-        if not drop.switched_off and names & {drop.name, f"{drop.server}/{drop.name}"}:
+        if not drop.switched_off and names & {drop.name, tool_key(drop.server, drop.name)}:
             return refused(drop)
     away = {status.name: status for status in statuses if not catalog.snapshot.by_server(status.name)}
     for server, tool in _splits(call.name[:LONGEST_NAME]):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from fingerpost.catalog.names import tool_key
 from fingerpost.frozen import frozen
 from fingerpost.records import DroppedTool, Effect, ServerState, ServerStatus, ToolCard
 
@@ -62,7 +63,7 @@ def shut(card: ToolCard, reason: str, *, by_server: bool) -> Absence:
 def refused(drop: DroppedTool) -> Absence:
     """Its server listed it in a way that cannot be taken."""
     return Absence(
-        tool=f"{drop.server}/{drop.name}",
+        tool=tool_key(drop.server, drop.name),
         server=drop.server,
         reason=f"it could not be taken: {drop.reason}",
         fix="Report it to the server's author; every other tool of the server works.",

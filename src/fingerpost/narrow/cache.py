@@ -79,6 +79,7 @@ def _digest(history: tuple[Message, ...]) -> bytes:
     digest = hashlib.blake2b(digest_size=16)
     for message in history:
         for part in (message.role, message.text):
-            digest.update(part.encode("utf-8", "surrogatepass"))
-            digest.update(b"\0")
+            data = part.encode("utf-8", "surrogatepass")
+            digest.update(len(data).to_bytes(8, "big"))
+            digest.update(data)
     return digest.digest()

@@ -32,6 +32,7 @@ from fingerpost.records import (
 from fingerpost.router.journeys import acting, endings
 from fingerpost.router.journeys.briefing import brief, guides, uses
 from fingerpost.router.journeys.journey import Journey
+from fingerpost.router.journeys.offers import offer_key
 from fingerpost.router.journeys.questions import asks, unasked
 from fingerpost.router.journeys.writing import (
     Written,
@@ -63,13 +64,13 @@ def offer(journey: Journey) -> None:
     """
     if journey.depth:  # a subagent's tools are no part of its parent's prompt
         return
-    conversation = journey.asking.get("conversation")
+    known_by = offer_key(journey.asking)
     now = journey.packet.context.available_tools
     if not now:
         return
     most = journey.asking.get("max_tools") or journey.settings.narrow.max_tools
-    tools = stable_offer(journey.house.offers.last(conversation), now, most)
-    journey.house.offers.keep(conversation, tools)
+    tools = stable_offer(journey.house.offers.last(known_by), now, most)
+    journey.house.offers.keep(known_by, tools)
     journey.with_cards(tools)
 
 

@@ -1,26 +1,43 @@
-"""Which tools a conversation has been offered, so that the next turn's prompt begins like the last."""
+"""Which tools a conversation has been offered, so that the next turn's prompt begins like the last.
+
+Several callers may write in one conversation, and one under several profiles: each is offered their own,
+as what one of them may use may be hidden from another.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from typing import Final
 
+from fingerpost.records import Scope
+from fingerpost.router.wanted import Asking
+
 KEPT: Final = 500  # conversations
+
+OfferKey = tuple[str, str | None, str | None, tuple[Scope, ...]]  # conversation, caller, profile, bounds
 
 
 class Offers:
-    """The latest offer of each conversation, the least recently used forgotten first."""
+    """The latest offer of each caller in each conversation, the least recently used forgotten first."""
 
     def __init__(self) -> None:
-        self._offers: OrderedDict[str, tuple[str, ...]] = OrderedDict()
+        self._offers: OrderedDict[OfferKey, tuple[str, ...]] = OrderedDict()
 
-    def last(self, conversation: str | None) -> tuple[str, ...]:
-        return () if conversation is None else self._offers.get(conversation, ())
+    def last(self, key: OfferKey | None) -> tuple[str, ...]:
+        return () if key is None else self._offers.get(key, ())
 
-    def keep(self, conversation: str | None, tools: tuple[str, ...]) -> None:
-        if conversation is None:
+    def keep(self, key: OfferKey | None, tools: tuple[str, ...]) -> None:
+        if key is None:
             return
-        self._offers[conversation] = tools
-        self._offers.move_to_end(conversation)
+        self._offers[key] = tools
+        self._offers.move_to_end(key)
         while len(self._offers) > KEPT:
             self._offers.popitem(last=False)
+
+
+def offer_key(asking: Asking) -> OfferKey | None:
+    """By which an offer is known again; None: the request belongs to no conversation."""
+    conversation = asking.get("conversation")
+    if conversation is None:
+        return None
+    return (conversation, asking.get("caller"), asking.get("profile"), asking.get("scopes", ()))
