@@ -129,6 +129,8 @@ def _own_files(settings: Settings) -> tuple[Path, ...]:
     files = [data_directory(), location.anchor]
     if location.file is not None:
         files += [location.file, *(Path(f"{location.file}{end}") for end in ("-wal", "-shm"))]
+    if location.secret is not None:
+        files.append(location.secret)
     return tuple(files)
 
 
