@@ -42,7 +42,9 @@ start() {
   echo
   cat "$log"
   echo
-  echo "The console is at http://127.0.0.1:$port/ (under Ask, example requests are one click away)."
+  echo "Open the console, signed in (under Ask, example requests are one click away):"
+  echo "  $(fingerpost console --servers examples/servers.json --config examples/own.toml)"
+  echo "That link works once, within 10 minutes; run this for another: ${FINGERPOST_STORE__URL:+FINGERPOST_STORE__URL=$FINGERPOST_STORE__URL }fingerpost console"
   echo "It runs in the background: make down stops it, $log is its log."
 }
 

@@ -20,6 +20,7 @@ from fingerpost.surfaces.console import open_console
 from fingerpost.surfaces.web.access import Doorkeeper, open_gate
 from fingerpost.surfaces.web.front import Front
 from fingerpost.surfaces.web.port import address_of, listen_at, serve_app
+from fingerpost.surfaces.web.tickets import make_ticket
 
 PATIENCE_S = 20.0
 
@@ -51,6 +52,12 @@ class House:
     async def post(self, path: str, body: Any = None, **more: Any) -> httpx2.Response:
         return await self.client.post(path, json=body, **more)
 
+    async def sign_in(self) -> None:
+        """From now on, who asks is the person whose installation this is."""
+        ticket = await make_ticket(self.router.store)
+        me = (await self.post("/api/session", {"ticket": ticket})).json()
+        self.client.headers["x-csrf-token"] = me["csrf"]
+
     async def key(self, name: str, *rights: str, **more: Any) -> dict[str, str]:
         """The headers of somebody new with a key."""
         wanted = tuple(Right(right) for right in rights) or (Right.USE,)
@@ -70,18 +77,20 @@ def local_gate(router: Router, bound: str = "127.0.0.1:80") -> Doorkeeper:
 
 
 @asynccontextmanager
-async def house(folder: Path, *servers: ServerSpec, model: Any = None, **more: Any) -> AsyncGenerator[House]:
+async def house(
+    folder: Path, *servers: ServerSpec, model: Any = None, operator: bool = False, **more: Any
+) -> AsyncGenerator[House]:
     """Everything open and connected."""
     async with Router(servers, settings=settings(folder, **more), model=model) as router:
         if servers:
             await router.connect()
-        async with served(router) as house:
+        async with served(router, operator=operator) as house:
             yield house
 
 
 @asynccontextmanager
-async def served(router: Router) -> AsyncGenerator[House]:
-    """The API and the console of this router at a port."""
+async def served(router: Router, *, operator: bool = False) -> AsyncGenerator[House]:
+    """The API and the console of this router at a port; `operator`: who asks there has signed in."""
     listening = listen_at("127.0.0.1", 0)
     bound = address_of(listening)
     address = f"http://{bound}"
@@ -99,7 +108,10 @@ async def served(router: Router) -> AsyncGenerator[House]:
             tasks.start_soon(lambda: serve_app(front, listening, started=up.set, signals=False))
             with anyio.fail_after(PATIENCE_S):
                 await up.wait()
-            yield House(router, address, client, api)
+            house = House(router, address, client, api)
+            if operator:
+                await house.sign_in()
+            yield house
             tasks.cancel_scope.cancel()
 
 

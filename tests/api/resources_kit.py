@@ -23,6 +23,7 @@ from fingerpost.surfaces.gateway.wire.audience import Listeners
 from fingerpost.surfaces.web.access import open_gate
 from fingerpost.surfaces.web.front import Front
 from fingerpost.surfaces.web.port import address_of, listen_at, serve_app
+from fingerpost.surfaces.web.tickets import make_ticket
 from tests.api.kit import settings
 
 PATIENCE_S = 20.0
@@ -91,7 +92,7 @@ async def both(
 
 @asynccontextmanager
 async def opened(router: Router, *, loaded: Loaded | None = None) -> AsyncGenerator[Both]:
-    """This router's API and gateway at a port."""
+    """This router's API and gateway at a port, for the person whose installation it is."""
     listening = listen_at("127.0.0.1", 0)
     bound = address_of(listening)
     address = f"http://{bound}"
@@ -113,6 +114,9 @@ async def opened(router: Router, *, loaded: Loaded | None = None) -> AsyncGenera
             tasks.start_soon(lambda: serve_app(front, listening, started=up.set, signals=False))
             with anyio.fail_after(PATIENCE_S):
                 await up.wait()
+            ticket = await make_ticket(router.store)
+            signed_in = await client.post("/api/session", json={"ticket": ticket})
+            client.headers["x-csrf-token"] = signed_in.json()["csrf"]
             yield Both(router, address, client)
             tasks.cancel_scope.cancel()
 

@@ -251,12 +251,12 @@ async def test_where_nobody_needs_a_key_foreign_pages_get_nothing(tmp_path: Path
     server = tool_server("files", TOOLS)
     friend = "https://friend.example"
     async with house(tmp_path, server.spec(), gateway={"allowed_origins": [friend]}) as opened:
-        reconnect = "/api/servers/files/reconnect"
+        unasked = "/api/session"  # DELETE takes no JSON, which a page would have to ask about first
         for origin in ("https://evil.example", "null", "http://127.0.0.1:1"):
             answer = await opened.get("/api/packets", headers={"origin": origin})
             assert answer.status_code == 403, origin
             assert "access-control-allow-origin" not in answer.headers
-            assert (await opened.post(reconnect, headers={"origin": origin})).status_code == 403
+            assert (await opened.client.delete(unasked, headers={"origin": origin})).status_code == 403
         rebound = {"host": "evil.example"}
         assert (await opened.get("/api/me", headers=rebound)).status_code == 403
         assert (await opened.get("/api/openapi.json", headers=rebound)).status_code == 403
@@ -268,8 +268,8 @@ async def test_where_nobody_needs_a_key_foreign_pages_get_nothing(tmp_path: Path
         assert "access-control-allow-credentials" not in allowed.headers
         ask = {"request": "read the file a.txt"}
         assert (await opened.post("/api/route", ask, headers={"origin": friend})).status_code == 200
-        assert (await opened.post(reconnect, headers={"origin": friend})).status_code == 403
-        assert (await opened.post(reconnect, headers={"origin": opened.address})).status_code == 200
+        assert (await opened.client.delete(unasked, headers={"origin": friend})).status_code == 403
+        assert (await opened.client.delete(unasked, headers={"origin": opened.address})).status_code == 204
         preflight = {"origin": friend, "access-control-request-method": "POST"}
         assert (await opened.client.options("/api/route", headers=preflight)).status_code == 204
         preflight["origin"] = "https://evil.example"

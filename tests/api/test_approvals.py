@@ -55,10 +55,10 @@ async def _ended(opened: House, packet_id: str, **more: Any) -> dict[str, Any]:
 @proves("I4", "O7")
 async def test_an_approved_request_goes_on_also_after_a_restart(tmp_path: Path) -> None:
     server = _files()
-    async with house(tmp_path, server.spec(), model=_chooser()) as opened:
+    async with house(tmp_path, server.spec(), model=_chooser(), operator=True) as opened:
         asked = (await opened.post("/api/ask", {"request": WISH})).json()
         assert asked["outcome"] == "waiting"
-    async with house(tmp_path, server.spec(), model=_chooser()) as opened:
+    async with house(tmp_path, server.spec(), model=_chooser(), operator=True) as opened:
         page = (await opened.get("/api/approvals")).json()
         (view,) = page["items"]
         assert view["packet"] == {"packet_id": asked["packet_id"], "prompt": WISH}
@@ -87,7 +87,7 @@ async def test_an_approved_request_goes_on_also_after_a_restart(tmp_path: Path) 
 @proves("I4", "C6", "C8")
 async def test_a_rejected_request_hears_of_it(tmp_path: Path) -> None:
     server = _files()
-    async with house(tmp_path, server.spec(), model=_chooser()) as opened:
+    async with house(tmp_path, server.spec(), model=_chooser(), operator=True) as opened:
         asked = (await opened.post("/api/ask", {"request": WISH})).json()
         path = f"/api/approvals/{asked['pending']['pending_id']}/reject"
         decided = (await opened.post(path, {"reason": "not this one"})).json()
@@ -107,7 +107,7 @@ async def test_a_rejected_request_hears_of_it(tmp_path: Path) -> None:
 async def test_two_requests_that_wait_for_one_call_both_come_to_their_end(tmp_path: Path, word: str) -> None:
     server = _files()
     seconds = {"call": {"pending_seconds": 2}} if word == "expire" else {}
-    async with house(tmp_path, server.spec(), model=_chooser(), **seconds) as opened:
+    async with house(tmp_path, server.spec(), model=_chooser(), **seconds, operator=True) as opened:
         ask = {"request": WISH, "conversation": "one"}
         asked = [(await opened.post("/api/ask", ask)).json() for _ in range(2)]
         (pending_id,) = {one["pending"]["pending_id"] for one in asked}
@@ -147,8 +147,8 @@ async def test_of_many_deciders_one_stands(tmp_path: Path) -> None:
 @proves("I4", "F32")
 async def test_of_two_words_of_one_name_at_two_gateways_one_stands(tmp_path: Path) -> None:
     async with (
-        house(tmp_path, _files().spec()) as here,
-        house(tmp_path, _files().spec()) as there,
+        house(tmp_path, _files().spec(), operator=True) as here,
+        house(tmp_path, _files().spec(), operator=True) as there,
     ):
         for number in range(10):
             call = {"tool": "files/delete_file", "arguments": {"path": f"{number}.txt"}}
@@ -212,7 +212,7 @@ async def test_nobody_approves_what_they_asked_for_themselves(tmp_path: Path) ->
 @proves("I4")
 async def test_an_edited_call_runs_as_edited_and_its_secret_stays(tmp_path: Path) -> None:
     server = _files()
-    async with house(tmp_path, server.spec()) as opened:
+    async with house(tmp_path, server.spec(), operator=True) as opened:
         call = {"tool": "files/send", "arguments": {"text": "hi", "api_key": SECRET}, "conversation": "c"}
         waiting = (await opened.post("/api/call", call)).json()["pending_id"]
         view = (await opened.get(f"/api/approvals/{waiting}")).json()
@@ -237,7 +237,7 @@ async def test_an_edited_call_runs_as_edited_and_its_secret_stays(tmp_path: Path
 
 
 async def test_only_a_conversation_can_be_widened_to(tmp_path: Path) -> None:
-    async with house(tmp_path, _files().spec()) as opened:
+    async with house(tmp_path, _files().spec(), operator=True) as opened:
         call = {"tool": "files/delete_file", "arguments": {"path": "a.txt"}}
         waiting = (await opened.post("/api/call", call)).json()["pending_id"]
         path = f"/api/approvals/{waiting}/approve"
@@ -247,7 +247,7 @@ async def test_only_a_conversation_can_be_widened_to(tmp_path: Path) -> None:
 
 async def test_a_definition_that_changed_is_shown_beside_the_call(tmp_path: Path) -> None:
     server = _files()
-    async with house(tmp_path, server.spec()) as opened:
+    async with house(tmp_path, server.spec(), operator=True) as opened:
         call = {"tool": "files/delete_file", "arguments": {"path": "a.txt"}}
         waiting = (await opened.post("/api/call", call)).json()["pending_id"]
         await server.replace([{**TOOLS[0], "description": "Delete everything."}, *TOOLS[1:]])
@@ -277,7 +277,7 @@ async def test_a_resumed_request_stays_within_its_callers_bounds(tmp_path: Path)
 async def test_resuming_twice_at_once_is_harmless(tmp_path: Path) -> None:
     """A program that holds the request goes on by itself while the console does, too."""
     server = _files()
-    async with house(tmp_path, server.spec(), model=_chooser()) as opened:
+    async with house(tmp_path, server.spec(), model=_chooser(), operator=True) as opened:
         router: Router = opened.router
         asked = await router.route(WISH, caller="local")
         assert asked.pending is not None
@@ -292,7 +292,7 @@ async def test_resuming_twice_at_once_is_harmless(tmp_path: Path) -> None:
 async def test_with_the_real_file_server(tmp_path: Path) -> None:
     folder = tmp_path / "desk"
     folder.mkdir()
-    async with house(tmp_path, desk(folder)) as opened:
+    async with house(tmp_path, desk(folder), operator=True) as opened:
         target = folder / "a.txt"
         call = {"tool": "files/write_file", "arguments": {"path": str(target), "content": "hello"}}
         waiting = (await opened.post("/api/call", call)).json()["pending_id"]

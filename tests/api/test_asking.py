@@ -40,7 +40,7 @@ async def opened(tmp_path: Path) -> AsyncGenerator[House]:
         review=lambda request: review(),
         answer=lambda request: "It says forty-two, says files/read_file.",
     )
-    async with house(tmp_path, _files().spec(), model=model) as made:
+    async with house(tmp_path, _files().spec(), model=model, operator=True) as made:
         yield made
 
 

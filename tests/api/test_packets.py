@@ -101,7 +101,7 @@ async def test_events_go_on_after_a_break_without_loss_or_doubles(opened: House)
 @proves("I2")
 async def test_the_live_stream_tells_of_lines_and_of_what_waits(tmp_path: Path) -> None:
     server = tool_server("files", (tool("delete_file", "Delete a file.", "path"),))
-    async with house(tmp_path, server.spec()) as opened:
+    async with house(tmp_path, server.spec(), operator=True) as opened:
         call = {"tool": "files/delete_file", "arguments": {"path": "a.txt"}}
         old = (await opened.post("/api/call", call)).json()
         async with listening_to(opened, "/api/live") as stream:

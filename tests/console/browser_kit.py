@@ -24,6 +24,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_play
 from fingerpost import Router
 from fingerpost.llm import ModelRequest
 from fingerpost.records import JsonObject, ServerSpec
+from fingerpost.surfaces.api.sessions import COOKIE, Sessions
 from fingerpost.testing import ScriptedModel, tool_server
 from tests.conformance.gateway import connected, serving
 from tests.journeys.world import playing, review, select, settings
@@ -205,12 +206,14 @@ def visit(
     scheme: Literal["light", "dark"] = "light",
     width: int = WIDE,
     expected: str = r"(?!)",
+    signed_in: bool = True,
     **context: Any,
 ) -> Generator[Page]:
     """A page of the console in a context of its own.
 
     Fails at the end where the page complained: an error in its console, an exception, a breach of the
-    content security policy. `expected` is a pattern of complaints that belong to the test.
+    content security policy. `expected` is a pattern of complaints that belong to the test. Where no key is
+    needed, the person whose house it is has signed in, unless `signed_in` says otherwise.
     """
     address = house if isinstance(house, str) else house.address
     complaints: list[str] = []
@@ -218,6 +221,9 @@ def visit(
         color_scheme=scheme, viewport={"width": width, "height": 900}, reduced_motion="reduce", **context
     )
     opened.set_default_timeout(PATIENCE_MS)
+    if signed_in and isinstance(house, House) and not house.router.settings.gateway.require_key:
+        token, _ = house.do(Sessions(house.router.store, hours=1).open, None)
+        opened.add_cookies([{"name": COOKIE, "value": token, "url": house.address}])
     page = opened.new_page()
     page.on("console", lambda message: complaints.extend(_complaint(message)))
     page.on("pageerror", lambda error: complaints.append(str(error)))

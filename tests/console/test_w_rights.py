@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from fingerpost.records import Right
+from fingerpost.surfaces.web.tickets import make_ticket, sign_in_page
 from tests.console.browser_kit import House, module_house, visit
 from tests.requirements import proves
 
@@ -68,3 +69,22 @@ def test_nobody_approves_their_own_call_but_they_may_take_it_back(
         card.get_by_role("button", name="Reject…").click()
         page.get_by_role("dialog").get_by_role("button", name="Reject").click()
         expect(card.get_by_role("status")).to_contain_text("Rejected by agent")
+
+
+@proves("X2", "V3")
+def test_where_no_key_is_needed_a_link_signs_in_to_decide_and_does_so_once(browser: Browser, house: House):
+    house.do(house.router.call, "files/write_file", ARGUMENTS, caller="local")
+    link = sign_in_page(house.address, house.do(make_ticket, house.router.store))
+    with visit(browser, house, "#/approvals", signed_in=False) as page:
+        card = page.get_by_role("article")
+        expect(card).to_contain_text("To decide, sign in: run fingerpost console")
+        expect(card.get_by_role("button")).to_have_count(0)
+        page.goto(link)
+        expect(page.get_by_text("You are signed in")).to_be_visible()
+        expect(card.get_by_role("button", name="Approve once")).to_be_visible()
+        assert page.evaluate("location.hash") == "#/approvals"
+        page.get_by_role("button", name="Sign out").click()
+        expect(card).to_contain_text("To decide, sign in")
+    with visit(browser, house, f"#{link.partition('/#')[2]}", expected=REFUSED, signed_in=False) as page:
+        expect(page.get_by_text("This link was used")).to_be_visible()
+        expect(page.get_by_role("article")).to_contain_text("To decide, sign in")

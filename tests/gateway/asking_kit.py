@@ -12,15 +12,15 @@ import anyio
 
 from fingerpost import Router, Settings
 from fingerpost.events import AccessRefused, AttemptStarted, Event, MemorySink
-from fingerpost.records import CallContext, Outcome, Pending, Principal, ServerSpec, ToolCall, new_id
+from fingerpost.records import CallContext, Outcome, Pending, Principal, Right, ServerSpec, ToolCall, new_id
 from fingerpost.servers.caller import Passage
 from fingerpost.surfaces.gateway.asking import AskedCalls, open_asking
 from fingerpost.surfaces.gateway.exchange import HANDSHAKE, MODERN, ClientRequest, Refusal
 from fingerpost.surfaces.web.gate import Endpoint
 from fingerpost.testing import ToolServer, tool_server
 
-DANA = Principal(name="dana", kind="key")
-EVE = Principal(name="eve", kind="key")
+DANA = Principal(name="dana", kind="key", rights=(Right.USE, Right.CONFIRM))
+EVE = Principal(name="eve", kind="key", rights=(Right.USE, Right.CONFIRM))
 MCP = Endpoint(path="/mcp", mode="all")
 FORMS: dict[str, Any] = {"elicitation": {"form": {}}}
 NOTE = {"path": "/tmp/a.txt"}

@@ -20,12 +20,12 @@ from mcp.shared.exceptions import MCPError
 
 from fingerpost import Router, Settings
 from fingerpost.events import MemorySink
-from fingerpost.records import Era, Principal, ServerSpec, new_id
+from fingerpost.records import Era, Principal, Right, ServerSpec, new_id
 from fingerpost.surfaces.gateway.exchange import HANDSHAKE, MODERN, ClientRequest, Encoded, Refusal
 from fingerpost.surfaces.gateway.methods import GatewayMethods, open_methods
 from fingerpost.surfaces.web.gate import Endpoint
 
-LOCAL = Principal(name="local")
+LOCAL = Principal(name="local", rights=(Right.USE, Right.CONFIRM))  # as over stdio
 ALL = Endpoint(path="/mcp/all", mode="all")
 ROUTE = Endpoint(path="/mcp/route", mode="route")
 AUTO = Endpoint(path="/mcp", mode="auto")

@@ -10,7 +10,7 @@ import pytest
 
 from fingerpost.errors import ConfigError
 from fingerpost.events import AccessRefused, MemorySink
-from fingerpost.records import EVERY_RIGHT, Effect, Principal, Scope
+from fingerpost.records import Effect, Principal, Right, Scope
 from fingerpost.settings.model import GatewaySettings
 from fingerpost.store import Store
 from fingerpost.surfaces.web.access import Doorkeeper, open_gate
@@ -54,7 +54,7 @@ def timed_gate(store: Store, events: MemorySink, clock: Clock) -> Doorkeeper:
         keys=KeyCheck(store.keys, clock=clock),
         tokens=None,
         events=events,
-        open_to_local=False,
+        local=None,
         tries=Tries(clock=clock),
     )
 
@@ -71,7 +71,9 @@ async def test_at_this_machine_nobody_needs_a_key_but_a_wrong_one_is_refused(
     store: Store, events: MemorySink
 ) -> None:
     gate = gate_of(store, events)
-    assert await gate.admit(HOST, MCP) == Principal(name="local", kind="local", rights=EVERY_RIGHT)
+    assert await gate.admit(HOST, MCP) == Principal(
+        name="local", kind="local", rights=(Right.USE, Right.WATCH)
+    )
     assert await status(gate, authorization="Bearer nonsense") == 401
     assert await status(gate, authorization="Basic bWU6c2VjcmV0") == 401
     assert await status(gate, authorization="") == 401

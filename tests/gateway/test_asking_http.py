@@ -13,7 +13,7 @@ from mcp import Client, MCPError
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult, InputRequiredResult
 
 from fingerpost import Router, Settings
-from fingerpost.records import Decision, Principal, ServerSpec
+from fingerpost.records import Decision, Principal, Right, ServerSpec
 from fingerpost.surfaces.serve import serve
 from fingerpost.surfaces.web.gate import Denial, Endpoint
 from fingerpost.testing import tool_server
@@ -32,7 +32,7 @@ class OpenGate:
     async def admit(
         self, headers: Mapping[str, str], endpoint: Endpoint, *, remote: str = ""
     ) -> Principal | Denial:
-        return Principal(name=headers.get("x-name", "dana"), kind="key")
+        return Principal(name=headers.get("x-name", "dana"), kind="key", rights=(Right.USE, Right.CONFIRM))
 
     def allows_page(self, headers: Mapping[str, str]) -> bool:
         return True

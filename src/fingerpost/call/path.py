@@ -20,6 +20,7 @@ from anyio.abc import TaskGroup
 from fingerpost.call import reread
 from fingerpost.call.approvals import Approvals
 from fingerpost.call.arguments import translate
+from fingerpost.call.destinations import OwnAddresses
 from fingerpost.call.digest import Results, fitted
 from fingerpost.call.execution import Job, Runner, awaits_input, in_parallel
 from fingerpost.call.fingerprints import call_fingerprint
@@ -122,6 +123,8 @@ class CallPath:
         self._settings = settings
         self._events = Later(events)
         store.journal.comes_after(self._events.hand_on)
+        gateway = settings.gateway
+        self.addresses = OwnAddresses(port=gateway.port, public_url=gateway.public_url)
         self.use_rules(settings.policy, bounds or {})
         self._running: dict[str, str] = {}  # the tool of every call under way, by call
         self._contexts: dict[str, CallContext] = {}  # and who makes it
@@ -148,7 +151,12 @@ class CallPath:
     def use_rules(self, rules: Sequence[RuleSettings], bounds: Mapping[str, Scope]) -> None:
         """Judge by these from the next call on; `bounds` are of profiles."""
         self._rules, self._bounds = rules, bounds
-        self._policy = Policy(rules, bounds=bounds)
+        self._policy = Policy(
+            rules,
+            bounds=bounds,
+            addresses=self.addresses,
+            local_addresses=self._settings.call.local_addresses,
+        )
 
     async def call(self, wish: ToolCall, context: CallContext, passage: Passage | None = None) -> Outcome:
         """Do what a model or a person asked for, as far as the policy and they allow.

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal
 
 import anyio
 import anyio.to_thread
 
+from fingerpost.call.destinations import OwnAddresses
 from fingerpost.call.hiding import SCOPE
 from fingerpost.call.paths import Placement, place
 from fingerpost.call.patterns import Fit, argument_fits, fits_exactly, fits_somehow
@@ -28,6 +29,7 @@ from fingerpost.call.rule_names import rule_names
 from fingerpost.call.scopes import bounded_by, within
 from fingerpost.frozen import frozen
 from fingerpost.records import Call, CallContext, Effect, Permit, Ruling, Scope, Verdict
+from fingerpost.redaction import scrub
 from fingerpost.settings import RuleSettings
 
 # A disk that does not answer for so long (a dead network drive) leaves the question open.
@@ -50,6 +52,10 @@ _DEFAULTS: Final = {
 }
 
 
+_BY_DEFAULT: Final = frozenset(ruling.rule for ruling in _DEFAULTS.values())
+OWN_ADDRESS: Final = "our own address"
+LOCAL_ADDRESS: Final = "local addresses"
+
 _OUTSIDE: Final = Ruling(verdict=Verdict.DENY, reason="it is outside of what this caller may use", rule=SCOPE)
 
 
@@ -62,8 +68,13 @@ class Policy:
         *,
         bounds: Mapping[str, Scope] | None = None,
         source: str = "fingerpost.toml",
+        addresses: OwnAddresses | None = None,
+        local_addresses: Literal["ask", "allow", "deny"] = "ask",
     ) -> None:
+        """`addresses`: where we listen, and `local_addresses` what becomes of calls to others near us."""
         self._bounds = bounds or {}
+        self._addresses = addresses or OwnAddresses(port=0, public_url=None)
+        self._local_addresses = Verdict(local_addresses)
         self._rules = tuple(
             _Rule(settings=rule, verdict=Verdict(rule.verdict), name=name)
             for rule, name in zip(rules, rule_names(rules, source), strict=True)
@@ -77,6 +88,27 @@ class Policy:
         scopes = bounded_by(context.scopes, context.profile, self._bounds)
         if scopes and not within(scopes, call.server, call.tool, call.effect):
             return _OUTSIDE
+        return self._with_destination(call, await self._judge(call, context))
+
+    def _with_destination(self, call: Call, ruling: Ruling) -> Ruling:
+        """The ruling, unless the arguments name us, or this machine where no rule of a person allows it."""
+        found = self._addresses.find(call.arguments)
+        if found is None or ruling.verdict is Verdict.DENY:
+            return ruling
+        written = scrub(found.written)
+        if found.own:
+            reason = f"{written} leads to Fingerpost itself, which tools do not call"
+            return Ruling(verdict=Verdict.DENY, reason=reason, rule=OWN_ADDRESS)
+        by_rule = ruling.verdict is Verdict.ALLOW and ruling.rule not in _BY_DEFAULT
+        if by_rule or self._local_addresses is Verdict.ALLOW:
+            return ruling
+        reason = f"{written} is an address of this machine or its link"
+        if ruling.verdict is Verdict.ASK:
+            reason = f"{reason}, and {ruling.reason}"
+        # A grant for the conversation was not given with such an address in mind.
+        return Ruling(verdict=self._local_addresses, reason=reason, rule=LOCAL_ADDRESS, exact=True)
+
+    async def _judge(self, call: Call, context: CallContext) -> Ruling:
         if self._by_names:
             return self._by_name(call, context)
         if not self._needs_placement(call, context):

@@ -1,6 +1,14 @@
 """Frozen values that pass between the stages. They hold facts and derive nothing costly."""
 
-from fingerpost.records.access import EVERY_RIGHT, LOCAL_NAME, Principal, Right, Scope, is_same_person
+from fingerpost.records.access import (
+    DECIDING,
+    EVERY_RIGHT,
+    LOCAL_NAME,
+    Principal,
+    Right,
+    Scope,
+    is_same_person,
+)
 from fingerpost.records.approvals import Approval, Decision, Grant, Pending
 from fingerpost.records.calls import (
     Attempt,
@@ -116,6 +124,7 @@ from fingerpost.records.tools import (
 )
 
 __all__ = [
+    "DECIDING",
     "EVERY_RIGHT",
     "LOCAL_NAME",
     "MAX_REINJECTIONS",

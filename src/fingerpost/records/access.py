@@ -31,11 +31,13 @@ class Right(StrEnum):
 
     USE = "use"  # ask, call tools, chat; and see what became of one's own requests
     WATCH = "watch"  # see everybody's requests, the servers, the figures and the audit trail
+    CONFIRM = "confirm"  # its client's person decides about its own calls, by elicitation
     APPROVE = "approve"  # decide what waits for a person
     MANAGE = "manage"  # switch tools and servers, accept changed definitions, close breakers
 
 
 EVERY_RIGHT: Final = tuple(Right)
+DECIDING: Final = frozenset({Right.CONFIRM, Right.APPROVE, Right.MANAGE})  # what no tool may have
 LOCAL_NAME: Final = "local"  # of whoever needs no key, on surfaces that want a name; no key may have it
 
 
@@ -56,6 +58,11 @@ class Principal:
 
     def may(self, right: Right) -> bool:
         return right in self.rights
+
+    @property
+    def may_confirm(self) -> bool:
+        """Whether what its client says in answer to our question counts as a person's word."""
+        return self.may(Right.CONFIRM) or self.may(Right.APPROVE)
 
     def may_use(self, profile: str | None) -> bool:
         """Whether they may use the endpoint of this profile (None: those without one)."""

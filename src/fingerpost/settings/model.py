@@ -234,6 +234,10 @@ class CallSettings(Section):
     repeat_limit: int = Field(default=3, ge=2, description="Same call with the same result, before a loop")
     grant_seconds: float = Field(default=300.0, gt=0, description="How long a grant holds")
     pending_seconds: float = Field(default=3600.0, gt=0, description="How long a call waits for a person")
+    local_addresses: Literal["ask", "allow", "deny"] = Field(
+        default="ask",
+        description="Calls with an address of this machine or link in their arguments; rules that allow win",
+    )
     idempotency_seconds: float = Field(
         default=86_400.0, gt=0, description="How long an idempotency key is remembered"
     )
@@ -450,6 +454,10 @@ class GatewaySettings(Section):
     allowed_origins: tuple[str, ...] = Field(default=(), description="Web pages that may call it")
     public_url: str | None = Field(default=None, description="How others reach it, when behind a proxy")
     require_key: bool = Field(default=False, description="Ask for a key on this machine, too")
+    local_confirm: bool = Field(
+        default=False,
+        description="Take what local HTTP clients without a key answer to our questions for a person's word",
+    )
     approval_seconds: float = Field(
         default=120.0, gt=0, le=3600, description="How long a call waits for the person it asked"
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import anyio
 import anyio.to_thread
 
+from fingerpost.errors import StoreError
 from fingerpost.records import JsonObject
 from fingerpost.router import Router
 from fingerpost.settings import Loaded
@@ -20,6 +21,7 @@ from fingerpost.surfaces.web.access.addresses import reachable
 from fingerpost.surfaces.web.front import Front
 from fingerpost.surfaces.web.gate import Gate
 from fingerpost.surfaces.web.port import Served, address_of, listen_at, serve_app
+from fingerpost.surfaces.web.tickets import note_address
 from fingerpost.telemetry.setup import open_spans
 
 
@@ -53,7 +55,11 @@ async def serve(
     address = f"http://{reachable(bound)}"
     with listening:
         judge = gate(bound) if callable(gate) else gate
-        async with _open_house(router, judge, address, loaded) as app:
+        reached_at = router.settings.gateway.public_url or address
+        router.calls.addresses.listen_at(bound, reached_at)
+        with suppress(StoreError):  # `fingerpost console` then prints the address of the settings
+            await note_address(router.store, reached_at)
+        async with _open_house(router, judge, reached_at, loaded) as app:
             await serve_app(
                 app,
                 listening,
@@ -65,11 +71,10 @@ async def serve(
 
 @asynccontextmanager
 async def _open_house(
-    router: Router, gate: Gate, address: str, loaded: Loaded | None
+    router: Router, gate: Gate, reached_at: str, loaded: Loaded | None
 ) -> AsyncGenerator[Served]:
     """Every surface the settings want, behind one front: MCP at once, the others when they are asked for."""
     settings = router.settings
-    reached_at = settings.gateway.public_url or address
     has_console = settings.console.enabled and settings.api.enabled  # it shows what the API gives it
     async with AsyncExitStack() as stack:
         audience = Listeners()

@@ -38,6 +38,7 @@ from fingerpost.surfaces.web.asgi import (
 )
 from fingerpost.surfaces.web.gate import Gate
 from fingerpost.surfaces.web.hearing import while_heard
+from fingerpost.surfaces.web.lineage import peer_of
 from fingerpost.surfaces.web.rate import Rate
 
 log = logging.getLogger("fingerpost.api")
@@ -73,7 +74,8 @@ class _Inbound:
     @property
     def knock(self) -> Knock:
         remote: str = (self.scope.get("client") or ("",))[0]
-        return Knock(self.scope["method"], self.headers, remote)
+        peer = peer_of(self.scope.get("client"), self.scope.get("server"))
+        return Knock(self.scope["method"], self.headers, remote, peer)
 
 
 class ApiApp:
@@ -158,6 +160,7 @@ class ApiApp:
             headers=inbound.headers,
             session=admitted.held,
             remote=inbound.knock.remote,
+            peer=inbound.knock.peer,
             still=lambda: self._doors.still_knows(inbound.knock, operation, admitted.principal),
         )
         answer = await _worked(operation, request, inbound.receive)

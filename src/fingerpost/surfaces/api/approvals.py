@@ -35,6 +35,10 @@ _OWN = (
     "You asked for this call yourself. Somebody else has to approve it: give them a key with "
     "the right `approve`, or approve it at the machine itself."
 )
+_NOT_ALLOWED: Final = {
+    True: "To decide, sign in to the console with the link that `fingerpost console` prints.",
+    False: "Your key does not give you the right `approve`.",
+}
 _OUTSIDE = (
     "With these arguments the call does what lies outside of your key's bounds. Leave it as it was asked "
     "for, or have somebody else approve it."
@@ -273,7 +277,7 @@ class Inbox:
         change = None if changed is None else await anyio.to_thread.run_sync(change_of, changed)
         known = card or (None if changed is None else changed.card)
         rule, packet = await self._background(pending)
-        why = None if principal.may(Right.APPROVE) else "Your key does not give you the right `approve`."
+        why = None if principal.may(Right.APPROVE) else _NOT_ALLOWED[principal.kind == "local"]
         why = why or _why_not(principal, pending)
         may_decide = why is None and pending.decision is Decision.WAITING
         exact = alone and may_decide

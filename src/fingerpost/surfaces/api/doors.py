@@ -15,13 +15,14 @@ from typing import Final
 from fingerpost.errors import StoreError
 from fingerpost.events import EventSink
 from fingerpost.frozen import frozen
-from fingerpost.records import Principal
+from fingerpost.records import DECIDING, Principal
 from fingerpost.surfaces.api.operation import Operation, Problem
 from fingerpost.surfaces.api.sessions import COOKIE, Held, Sessions
 from fingerpost.surfaces.web.access.addresses import DEFAULT_PORTS, is_loopback, read_authority, read_origin
 from fingerpost.surfaces.web.access.refusals import Refusals
 from fingerpost.surfaces.web.asgi import Fault, Header
 from fingerpost.surfaces.web.gate import Endpoint, Gate
+from fingerpost.surfaces.web.lineage import Peer, is_tool_peer
 from fingerpost.surfaces.web.pages import page_headers
 
 CSRF_HEADER: Final = "x-csrf-token"
@@ -36,6 +37,9 @@ _KEPT: Final = (b"access-control-max-age", b"600")
 _EXPOSED: Final = b"Retry-After, WWW-Authenticate"
 _SAFE: Final = frozenset({"GET", "HEAD"})
 
+_FOR_PEOPLE = (
+    "A program that Fingerpost started sent this: tools do not decide about calls, tools or servers."
+)
 _FOREIGN_PAGE = (
     "This was sent by a page that may not call this gateway, or was not meant for it. "
     "If it should, look at gateway.allowed_hosts and gateway.allowed_origins."
@@ -57,6 +61,7 @@ class Knock:
     method: str
     headers: Mapping[str, str]
     remote: str
+    peer: Peer | None = None
 
 
 class Doors:
@@ -74,6 +79,9 @@ class Doors:
             if not self._gate.allows_page(knock.headers):
                 raise Problem(403, "Not from here", _FOREIGN_PAGE)
             return Admitted(NOBODY)
+        if operation.right in DECIDING and await is_tool_peer(knock.peer):
+            self._tell(knock, operation, "a program that we started wants to decide", NOBODY)
+            raise Problem(403, "Not for tools", _FOR_PEOPLE)
         held = await self._session(knock)
         if held is not None:
             return self._by_session(knock, operation, held)

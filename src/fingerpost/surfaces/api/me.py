@@ -11,11 +11,20 @@ from fingerpost.frozen import frozen
 from fingerpost.records import Effort, Principal, Right
 from fingerpost.router import Router
 from fingerpost.router.switches import MODES
+from fingerpost.store.keys import ApiKey
 from fingerpost.surfaces.api.doors import Doors, Knock, cookie_of
 from fingerpost.surfaces.api.operation import ApiRequest, Operation, Problem, Reply
 from fingerpost.surfaces.api.sessions import COOKIE, Held, Sessions
 from fingerpost.surfaces.web.asgi import Header
+from fingerpost.surfaces.web.lineage import is_tool_peer
+from fingerpost.surfaces.web.tickets import use_ticket
 
+_NO_TICKET: Final = (
+    "This link was used, or is older than 10 minutes. Run `fingerpost console` on the machine where "
+    "Fingerpost runs: it prints a new one."
+)
+_ONE_OF_TWO: Final = "Sign in with `key` or with `ticket`, and not with both."
+_FOR_PEOPLE: Final = "This was sent by a program that Fingerpost started. People sign in, tools do not."
 _NOT_A_KEY: Final = "Sign in with a key of this gateway, as `fingerpost keys add NAME` shows it."
 
 
@@ -50,7 +59,13 @@ class Me:
 class Key:
     """What one signs in with."""
 
-    key: Annotated[str, Field(min_length=1, max_length=1000, description="A key of this gateway")]
+    key: Annotated[str | None, Field(min_length=1, max_length=1000, description="A key of this gateway")] = (
+        None
+    )
+    ticket: Annotated[
+        str | None,
+        Field(min_length=1, max_length=200, description="Of a link that `fingerpost console` printed"),
+    ] = None
 
 
 @frozen
@@ -89,7 +104,7 @@ class Desk:
             ),
             Operation(
                 method="POST", path="/api/session", name="sign_in", tag="session", right=None, opens=True,
-                summary="Sign in to the console with a key: sets a cookie",
+                summary="Sign in to the console with a key or a ticket: sets a cookie",
                 body=Key, returns=Me, answer=self.sign_in,
             ),
             Operation(
@@ -111,15 +126,27 @@ class Desk:
 
     async def sign_in(self, request: ApiRequest) -> Reply:
         wanted: Key = request.body
-        knock = Knock("POST", request.headers, request.remote)
-        principal = await self._doors.recognise(knock, wanted.key)
-        key = await self._router.store.keys.find(wanted.key) if principal.kind == "key" else None
-        if key is None:
-            raise Problem(401, "This is no key", _NOT_A_KEY)
+        if (wanted.key is None) is (wanted.ticket is None):
+            raise Problem(422, "A key or a ticket", _ONE_OF_TWO)
+        if await is_tool_peer(request.peer):
+            raise Problem(403, "Not for tools", _FOR_PEOPLE)
+        key = None
+        if wanted.key is not None:
+            key = await self._key(request, wanted.key)
+        elif wanted.ticket is None or not await use_ticket(self._router.store, wanted.ticket):
+            raise Problem(401, "This link is not good any more", _NO_TICKET)
         token, held = await self._sessions.open(key)
         return Reply(
             body=self._told(held.principal, held), headers=(self._cookie(token, self._sessions.seconds),)
         )
+
+    async def _key(self, request: ApiRequest, text: str) -> ApiKey:
+        knock = Knock("POST", request.headers, request.remote, request.peer)
+        principal = await self._doors.recognise(knock, text)
+        key = await self._router.store.keys.find(text) if principal.kind == "key" else None
+        if key is None:
+            raise Problem(401, "This is no key", _NOT_A_KEY)
+        return key
 
     async def sign_out(self, request: ApiRequest) -> Reply:
         token = cookie_of(request.headers)

@@ -10,6 +10,7 @@ from fingerpost.frozen import frozen
 from fingerpost.records import Principal, Right
 from fingerpost.surfaces.api.sessions import Held
 from fingerpost.surfaces.web.asgi import Header, Receive, Send
+from fingerpost.surfaces.web.lineage import Peer
 
 
 async def _always() -> bool:
@@ -27,6 +28,7 @@ class ApiRequest:
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     session: Held | None = None  # who signed in to the console
     remote: str = ""  # the address they come from
+    peer: Peer | None = None  # their connection, where they are on this machine
     still: Callable[[], Awaitable[bool]] = field(default=_always, repr=False)  # they would be let in now
 
 

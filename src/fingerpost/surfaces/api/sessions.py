@@ -1,4 +1,4 @@
-"""Who signed in to the console: a cookie for a key.
+"""Who signed in to the console: a cookie for a key, or for the person whose installation this is.
 
 The cookie is a random text of which only a hash is kept, in the store, with the id of
 the key that opened the session. The key is looked at again every few seconds: a revoked
@@ -17,13 +17,14 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from fingerpost.frozen import frozen
-from fingerpost.records import Principal, utc_now
+from fingerpost.records import EVERY_RIGHT, Principal, utc_now
 from fingerpost.records.codec import from_json, to_json
 from fingerpost.store import Store
 from fingerpost.store.keys import ApiKey
 
 COOKIE: Final = "fingerpost_session"
 SPACE: Final = "console_sessions"
+OPERATOR: Final = Principal(name="local", kind="local", rights=EVERY_RIGHT)
 FRESH_S: Final = 3.0
 _LENGTH: Final = 43  # of 32 random bytes, as text
 _REMEMBERED: Final = 1000
@@ -33,7 +34,7 @@ _REMEMBERED: Final = 1000
 class Session:
     """A session as it is kept."""
 
-    key_id: str
+    key_id: str | None  # None: of the person whose installation this is
     csrf: str = field(repr=False)
     ends: datetime
 
@@ -60,14 +61,15 @@ class Sessions:
         """How long one lasts."""
         return int(self._length.total_seconds())
 
-    async def open(self, key: ApiKey) -> tuple[str, Held]:
-        """A new session of the holder of this key. The text is the only copy there will ever be."""
+    async def open(self, key: ApiKey | None) -> tuple[str, Held]:
+        """A new session of the holder of this key, or of the operator. The text is the only copy there is."""
         token = secrets.token_urlsafe(32)
         ends = utc_now() + self._length
-        session = Session(key_id=key.key_id, csrf=secrets.token_urlsafe(32), ends=ends)
+        key_id = None if key is None else key.key_id
+        session = Session(key_id=key_id, csrf=secrets.token_urlsafe(32), ends=ends)
         ttl = self._length.total_seconds()
         await self._store.cache.put(SPACE, _mark(token), to_json(session), ttl=ttl)
-        return token, Held(session=session, principal=_holder(key))
+        return token, Held(session=session, principal=OPERATOR if key is None else _holder(key))
 
     def remembered(self, token: str) -> Held | None:
         """The answer of a moment ago, if it was a good one."""
@@ -83,11 +85,11 @@ class Sessions:
         mark = _mark(token)
         kept = await self._store.cache.get(SPACE, mark)
         session = None if not kept else from_json(Session, kept)
-        key = None if session is None else await self._key(session.key_id)
-        if session is None or key is None:
+        principal = None if session is None else await self._principal(session)
+        if session is None or principal is None:
             self._seen.pop(mark, None)
             return None
-        held = Held(session=session, principal=_holder(key))
+        held = Held(session=session, principal=principal)
         self._seen[mark] = (held, self._clock())
         if len(self._seen) > _REMEMBERED:
             self._seen.popitem(last=False)
@@ -98,9 +100,11 @@ class Sessions:
         self._seen.pop(_mark(token), None)
         await self._store.cache.put(SPACE, _mark(token), b"", ttl=0)
 
-    async def _key(self, key_id: str) -> ApiKey | None:
-        key = await self._store.keys.get(key_id)
-        return key if key is not None and key.holds(utc_now()) else None
+    async def _principal(self, session: Session) -> Principal | None:
+        if session.key_id is None:
+            return OPERATOR
+        key = await self._store.keys.get(session.key_id)
+        return _holder(key) if key is not None and key.holds(utc_now()) else None
 
 
 def _holder(key: ApiKey) -> Principal:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from fingerpost.surfaces.cli.commands import repeatable
-from fingerpost.surfaces.cli.options import house_options
+from fingerpost.surfaces.cli.options import for_people, house_options
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -81,6 +81,7 @@ def show(pending_id: str, config: Path | None, servers: Path | None, as_json: bo
 )
 @_seen_option
 @house_options
+@for_people
 def approve(
     pending_id: str,
     for_conversation: bool,
@@ -128,6 +129,7 @@ def approve(
 @click.argument("pending_id", metavar="ID")
 @click.option("--reason", metavar="TEXT", help="Why not; the model is told, so that it can do better.")
 @house_options
+@for_people
 def reject(
     pending_id: str, reason: str | None, config: Path | None, servers: Path | None, as_json: bool
 ) -> int:
@@ -154,6 +156,7 @@ def reject(
 @click.argument("changes", nargs=-1, required=True, metavar="KEY=VALUE...")
 @_seen_option
 @house_options
+@for_people
 def edit(
     pending_id: str,
     changes: tuple[str, ...],

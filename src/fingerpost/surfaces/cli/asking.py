@@ -17,7 +17,7 @@ from fingerpost.surfaces.cli.colour import styled
 from fingerpost.surfaces.cli.commands import repeatable
 from fingerpost.surfaces.cli.dialogue import Dialogue
 from fingerpost.surfaces.cli.permission import ask_permission, show_pending
-from fingerpost.surfaces.cli.person import ask_line, at_terminal, person
+from fingerpost.surfaces.cli.person import ask_line, at_terminal, person, refuse_tools
 from fingerpost.surfaces.cli.screen import plain, print_json
 from fingerpost.surfaces.cli.speaking import readable
 
@@ -150,6 +150,7 @@ class _Request:
 
     def _decide(self, pending: Pending) -> Approval | None:
         if self._wish.yes:
+            refuse_tools()
             return pending.approve(by=self._by)
         if not self._can_ask:
             return None

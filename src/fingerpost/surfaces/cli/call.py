@@ -147,11 +147,12 @@ async def _ask(router: Router, outcome: Outcome, context: CallContext, *, yes: b
     from anyio.to_thread import run_sync
 
     from fingerpost.records import Decision
-    from fingerpost.surfaces.cli.person import confirmed
+    from fingerpost.surfaces.cli.person import confirmed, refuse_tools
     from fingerpost.surfaces.cli.screen import plain
 
     assert outcome.pending_id is not None
     click.echo(plain(outcome.content), err=True)
+    await run_sync(refuse_tools)
     agreed = yes or await run_sync(lambda: confirmed("Run it?", err=True))
     decision = Decision.APPROVED if agreed else Decision.REJECTED
     await router.calls.decide(outcome.pending_id, decision, by=context.caller or "somebody")

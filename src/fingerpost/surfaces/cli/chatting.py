@@ -19,7 +19,7 @@ from fingerpost.surfaces.cli.commands import repeatable
 from fingerpost.surfaces.cli.dialogue import Dialogue
 from fingerpost.surfaces.cli.lines import Lines
 from fingerpost.surfaces.cli.permission import ask_permission, show_pending
-from fingerpost.surfaces.cli.person import LineTooLong, person
+from fingerpost.surfaces.cli.person import LineTooLong, person, refuse_tools
 from fingerpost.surfaces.cli.screen import count, plain
 from fingerpost.surfaces.cli.speaking import note
 from fingerpost.surfaces.cli.typed_ahead import forget_typed_ahead
@@ -136,6 +136,7 @@ class Chat:
     def approve(self, approval: Approval) -> None:
         """What waited goes on."""
         assert self.waiting is not None
+        refuse_tools()
         self._heard(self._dialogue.settle(self._dialogue.resume(self.waiting, approval), self._decide))
 
     def begin(self) -> None:

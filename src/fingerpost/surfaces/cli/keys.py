@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fingerpost.surfaces.cli.colour import styled
-from fingerpost.surfaces.cli.options import house_options
+from fingerpost.surfaces.cli.options import for_people, house_options
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fingerpost.store import ApiKey, Store
 
 EFFECTS = ("read", "write", "destroy")
-RIGHTS = ("use", "watch", "approve", "manage")
+RIGHTS = ("use", "watch", "confirm", "approve", "manage")
 
 
 @click.group(invoke_without_command=True)
@@ -66,6 +66,7 @@ def keys(ctx: click.Context, config: Path | None, servers: Path | None, as_json:
 @click.option("--expires", metavar="WHEN", help="After 30d, 12h or 45m, or on a date such as 2027-01-31.")
 @click.option("--same-holder", is_flag=True, help="An earlier key had this name, and was theirs.")
 @house_options
+@for_people
 def add(
     name: str,
     only_servers: tuple[str, ...],
@@ -124,6 +125,7 @@ def list_(config: Path | None, servers: Path | None, as_json: bool) -> int:
 @keys.command()
 @click.argument("name")
 @house_options
+@for_people
 def revoke(name: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
     """Have the key of NAME (or this id) open nothing any more; a running gateway hears of it in seconds.
 

@@ -51,6 +51,7 @@ COMMANDS: Final = {
     "result": Entry("result:result", ACT, "Fetch the rest of a long result"),
     "breakers": Entry("trace:breakers", ACT, "Show the circuit breakers of servers"),
     "serve": Entry("serve:serve", SERVE, "Serve all tools at one MCP address, for any client"),
+    "console": Entry("serve:console", SERVE, "Print a link that signs you in to the console"),
     "stdio": Entry("serve:stdio", SERVE, "The same for a client that starts a program"),
     "discord": Entry("discord:discord", SERVE, "Answer on Discord, as a bot"),
     "install": Entry("install:install", SERVE, "Write Fingerpost into the configuration of an MCP client"),

@@ -84,6 +84,19 @@ def effort_options(command: Command) -> Command:
     return command
 
 
+def for_people(command: Command) -> Command:
+    """For commands that decide something. A tool that runs one is refused: it would decide about itself."""
+
+    @wraps(command)
+    def checked(*args: Any, **options: Any) -> Any:
+        from fingerpost.surfaces.cli.person import refuse_tools
+
+        refuse_tools()
+        return command(*args, **options)
+
+    return checked
+
+
 def house_options(command: Command) -> Command:
     """`--config`, `--servers` and `--json`, the same everywhere."""
     command = _advising(command)

@@ -15,7 +15,7 @@ from fingerpost.errors import CallError
 from fingerpost.redaction import scrub_json
 from fingerpost.surfaces.cli.colour import styled
 from fingerpost.surfaces.cli.pairs import read_pairs
-from fingerpost.surfaces.cli.person import ask_line
+from fingerpost.surfaces.cli.person import ask_line, refuse_tools
 from fingerpost.surfaces.cli.screen import plain
 from fingerpost.surfaces.cli.typed_ahead import forget_typed_ahead
 
@@ -69,6 +69,7 @@ def _is_cut(pending: Pending) -> bool:
 
 def ask_permission(pending: Pending, *, by: str, card: ToolCard | None) -> Approval | None:
     """The person's word; None when they leave without one, and the call goes on waiting."""
+    refuse_tools()
     show_pending(pending)
     wide = why_only_once(pending) is None
     if wide:

@@ -8,7 +8,7 @@ from typing import Final, cast
 
 import click
 
-from fingerpost.errors import LimitReached
+from fingerpost.errors import CallError, LimitReached
 from fingerpost.surfaces.cli.typed_ahead import forget_typed_ahead
 
 LONGEST_LINE: Final = 100_000  # characters
@@ -33,6 +33,15 @@ def person() -> str:
         return getuser()
     except (KeyError, OSError):  # a container without a user database
         return "somebody"
+
+
+def refuse_tools() -> None:
+    """Raises `CallError` where a tool started this command: what a tool does is no person's decision."""
+    from fingerpost.surfaces.web.lineage import is_started_by_tool
+
+    if is_started_by_tool():
+        message = "this command was started by a tool, and deciding is for people"
+        raise CallError(message, hint="run it in a terminal of your own")
 
 
 def at_terminal() -> bool:

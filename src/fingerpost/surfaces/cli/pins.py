@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fingerpost.surfaces.cli.commands import repeatable
-from fingerpost.surfaces.cli.options import house_options
+from fingerpost.surfaces.cli.options import for_people, house_options
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -96,6 +96,7 @@ def diff(tool: str, config: Path | None, servers: Path | None, as_json: bool) ->
 @click.argument("tool")
 @click.option("--yes", is_flag=True, help="Do not ask; for scripts that reviewed the change before.")
 @house_options
+@for_people
 def accept(tool: str, yes: bool, config: Path | None, servers: Path | None, as_json: bool) -> int:
     """Trust the new definition of TOOL, after showing what changed.
 
@@ -170,6 +171,7 @@ def reads(tool: str, undo: bool, yes: bool, config: Path | None, servers: Path |
 @pins.command()
 @click.argument("tool")
 @house_options
+@for_people
 def forget(tool: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
     """Remove the pin of TOOL (its key); the next definition seen is pinned instead.
 

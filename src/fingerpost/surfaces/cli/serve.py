@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fingerpost.surfaces.cli.options import house_options, smart_routing_options
+from fingerpost.surfaces.cli.options import for_people, house_options, smart_routing_options
 
 if TYPE_CHECKING:
-    from fingerpost.settings import GatewaySettings, Loaded
+    from fingerpost.settings import GatewaySettings, Loaded, Settings
+    from fingerpost.store import Store
 
 
 @click.command()
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--port", type=click.IntRange(0, 65535), help="0 takes any free port [default: 8642].")
 @click.option("--mode", type=click.Choice(["auto", "route", "all"]), help="What /mcp offers [default: auto].")
 @click.option("--profile", metavar="NAME", help="What everybody gets who names no profile.")
-@click.option("--open", "open_browser", is_flag=True, help="Show the console in a browser.")
+@click.option("--open", "open_browser", is_flag=True, help="Show the console in a browser, signed in.")
 def serve(
     config: Path | None,
     servers: Path | None,
@@ -49,6 +50,42 @@ def serve(
 
     loaded = with_wishes(read_settings(Asked(config, servers, as_json)), host=host, port=port, mode=mode)
     return serve_until_stopped(loaded, as_json=as_json, open_browser=open_browser, profile=profile)
+
+
+@click.command()
+@house_options
+@for_people
+@click.option("--open", "open_browser", is_flag=True, help="Show it in a browser.")
+def console(config: Path | None, servers: Path | None, as_json: bool, open_browser: bool) -> int:
+    """Print a link that signs you in to the console of a running `fingerpost serve`.
+
+    Without it the console can look and ask. Deciding about calls, tools and servers takes the link
+    (or a key with the right), because any tool can call an address of this machine. It works once,
+    within 10 minutes; the browser then stays signed in for console.session_hours.
+
+    \b
+    Examples:
+      fingerpost console
+      fingerpost console --open
+    """
+    from fingerpost.surfaces.cli.house import with_store
+    from fingerpost.surfaces.cli.screen import print_json
+    from fingerpost.surfaces.web.access.addresses import reachable
+    from fingerpost.surfaces.web.tickets import make_ticket, noted_address, sign_in_page
+
+    async def work(store: Store, settings: Settings) -> str:
+        gateway = settings.gateway
+        set_up = gateway.public_url or f"http://{reachable(f'{gateway.host}:{gateway.port}')}"
+        return sign_in_page(await noted_address(store) or set_up, await make_ticket(store))
+
+    page = with_store(config, servers, work)
+    if as_json:
+        print_json({"console": page})
+    else:
+        click.echo(page)
+    if open_browser:
+        click.launch(page)
+    return 0
 
 
 @click.command()

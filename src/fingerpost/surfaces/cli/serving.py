@@ -6,15 +6,17 @@ start, and a client that comes early waits for the servers, not for us.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import click
 
-from fingerpost.errors import ConfigError
+from fingerpost.errors import ConfigError, StoreError
 from fingerpost.surfaces.cli.colour import styled
+from fingerpost.surfaces.cli.commands import repeatable
 from fingerpost.surfaces.cli.house import open_router
 from fingerpost.surfaces.cli.screen import count, plain
 
@@ -31,17 +33,24 @@ def serve_until_stopped(
     """Everything on its port, until Ctrl-C or a signal to end. `profile` is for whoever names none."""
     from fingerpost.surfaces.serve import serve
     from fingerpost.surfaces.web.access import check_exposure, open_gate
+    from fingerpost.surfaces.web.tickets import make_ticket, sign_in_page
 
     settings = loaded.settings
     gateway = settings.gateway
 
-    def started(address: str) -> None:
-        _announce(address, loaded, as_json=as_json)
-        if open_browser:
-            click.launch(f"{address}/")
-
     async def work() -> int:
         async with open_router(loaded) as router:
+            ticket: str | None = None
+            with suppress(StoreError):  # what reads is served all the same
+                ticket = await make_ticket(router.store)
+
+            def started(address: str) -> None:
+                reached_at = gateway.public_url or address
+                page = None if ticket is None else sign_in_page(reached_at, ticket)
+                _announce(address, loaded, page, as_json=as_json)
+                if open_browser:
+                    click.launch(page or reached_at)
+
             router.profiles.prefer(profile)
             note = check_exposure(gateway, has_keys=await router.store.keys.any_live())
             if note is not None:
@@ -146,7 +155,8 @@ def _tell_of_servers(router: Router) -> Callable[[], None]:
     return router.servers.watch(tell)
 
 
-def _announce(address: str, loaded: Loaded, *, as_json: bool) -> None:
+def _announce(address: str, loaded: Loaded, sign_in: str | None, *, as_json: bool) -> None:
+    """Say what is served. `sign_in` is a link for the person alone: it goes to a terminal, to no file."""
     settings = loaded.settings
     endpoints = ["/mcp", "/mcp/route", "/mcp/all", *(f"/mcp/p/{name}" for name in sorted(settings.profiles))]
     others = {
@@ -181,4 +191,8 @@ def _announce(address: str, loaded: Loaded, *, as_json: bool) -> None:
     for path, (what, enabled) in lines.items():
         if enabled:
             click.echo(f"  {path:{width}} {plain(what)}")
+    if settings.console.enabled and settings.api.enabled:
+        shown = sign_in is not None and sys.stdout.isatty()
+        how = f"open {sign_in} (once, within 10 minutes)" if shown else "run `fingerpost console`"
+        click.echo(repeatable(f"To approve calls in the console, sign in: {how}"))
     click.echo("Connect an MCP client: fingerpost install")

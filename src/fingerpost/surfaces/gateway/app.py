@@ -37,6 +37,7 @@ from fingerpost.surfaces.web.asgi import (
     respond,
 )
 from fingerpost.surfaces.web.gate import NOT_EMBEDDED, NOT_FOR_US, Endpoint, Gate
+from fingerpost.surfaces.web.lineage import peer_of
 from fingerpost.tasks import kept_up
 
 log = logging.getLogger("fingerpost.gateway")
@@ -124,6 +125,7 @@ class GatewayApp:
                 receive=receive,
                 send=send,
                 remote=(scope.get("client") or ("",))[0],
+                peer=peer_of(scope.get("client"), scope.get("server")),
                 common=self._doors.headers_for(headers),
                 repeated=repeated,
             )

@@ -35,9 +35,16 @@ export async function signIn(key) {
   knownAs(await post("/api/session", { key }));
 }
 
+/** Sign in with the ticket of a link that `fingerpost console` printed. It is good once. */
+export async function signInByLink(ticket) {
+  knownAs(await post("/api/session", { ticket }));
+}
+
+/** Where nobody needs a key, one still sees what anybody at the machine sees; else the sign-in. */
 export async function signOut() {
   await del("/api/session");
-  me.set({ state: "stranger", person: null, error: null });
+  me.set({ state: "unknown", person: null, error: null });
+  await loadMe();
 }
 
 function knownAs(person) {

@@ -5,11 +5,11 @@
 //   query:  URLSearchParams of what stands behind a "?" in the hash,
 //   me:     the answer of GET /api/me.
 
-import { loadMe, me } from "./api.js";
+import { loadMe, me, signInByLink } from "./api.js";
 import { startWatching, stopWatching, live } from "./live.js";
 import { Shell } from "./shell.js";
 import { SignIn } from "./signin.js";
-import { Page, Problem, Skeleton, html, render, useEffect, useErrorBoundary, useState, useStore } from "./ui.js";
+import { Page, Problem, Skeleton, toast, html, render, useEffect, useErrorBoundary, useState, useStore } from "./ui.js";
 
 const PAGES = {
   live: () => import("./pages/live.js"),
@@ -76,10 +76,32 @@ function Opened({ place, person }) {
   return html`<${Found} params=${place.params} query=${place.query} me=${person} />`;
 }
 
+const TICKET = /^#\/sign-in\/([\w-]+)$/;
+
+/** A link of `fingerpost console` signs in; its ticket leaves the address and the history at once. */
+async function enter() {
+  const ticket = TICKET.exec(location.hash)?.[1];
+  if (!ticket) return loadMe();
+  history.replaceState(null, "", "#/approvals");
+  dispatchEvent(new HashChangeEvent("hashchange"));
+  try {
+    await signInByLink(ticket);
+    toast("You are signed in");
+  } catch (error) {
+    await loadMe();
+    toast(error.detail || error.title, "bad");
+  }
+}
+
 function App() {
   const { state, person, error } = useStore(me);
   const place = usePlace();
-  useEffect(() => void loadMe(), []);
+  useEffect(() => {
+    const onLink = () => TICKET.test(location.hash) && void enter();
+    addEventListener("hashchange", onLink);
+    void enter();
+    return () => removeEventListener("hashchange", onLink);
+  }, []);
   useEffect(() => {
     if (state !== "known") return undefined;
     startWatching();
@@ -91,7 +113,7 @@ function App() {
     return html`<main class="boot">${error ? html`<${Problem} error=${error} onRetry=${loadMe} />` : "Opening the console…"}</main>`;
   }
   return html`<${Shell} place=${place} person=${person} watched=${watched}>
-    <${Opened} key=${place.name} place=${place} person=${person} />
+    <${Opened} key=${`${place.name} ${person.rights}`} place=${place} person=${person} />
   <//>`;
 }
 

@@ -88,6 +88,7 @@ async function leave() {
 
 const Who = ({ person }) => html`<p class="who" title=${`${person.address ?? ""} · may ${(person.rights ?? []).join(", ") || "nothing"}`}>
   <span dir="auto">${person.name}</span>
+  ${person.kind === "local" && !person.signed_in ? html`<span class="faint">looking only; to decide, run fingerpost console</span>` : null}
   <span class="faint">Fingerpost ${person.version}</span>
 </p>`;
 

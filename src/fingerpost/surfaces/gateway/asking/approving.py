@@ -124,7 +124,8 @@ class Approving:
 
     async def _take(self, current: Round, pending: Pending, answer: JsonObject) -> bool:
         said = approval.understood(answer, pending, current.request)
-        if isinstance(said, approval.Undecided):
+        # A right may have been taken away since the question was put.
+        if isinstance(said, approval.Undecided) or not current.request.principal.may_confirm:
             standing = await self._pending(pending.pending_id)
         else:
             standing = await self._router.calls.decide(

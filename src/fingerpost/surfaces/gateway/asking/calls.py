@@ -21,7 +21,7 @@ from fingerpost.router import Router
 from fingerpost.servers.caller import Passage
 from fingerpost.surfaces.gateway.asking.answerable import cannot_answer, failed_for_input, refused_for_input
 from fingerpost.surfaces.gateway.asking.approving import Approving, carried_by
-from fingerpost.surfaces.gateway.asking.capabilities import can_be_asked, takes_forms
+from fingerpost.surfaces.gateway.asking.capabilities import can_be_asked, can_confirm
 from fingerpost.surfaces.gateway.asking.origin import marked_result
 from fingerpost.surfaces.gateway.asking.parking import Parking, Questions
 from fingerpost.surfaces.gateway.asking.reading import Reading
@@ -156,23 +156,23 @@ class AskedCalls:
             pending_id = awaited_approval(outcome)
             if pending_id is None:
                 return outcome
-            if not takes_forms(current.request.capabilities):
+            if not can_confirm(current.request):
                 break
             if current.request.modern:
-                return await self._approving.ask_later(current, pending_id) or self._waits(outcome)
+                return await self._approving.ask_later(current, pending_id) or self._waits(current, outcome)
             if not await self._approving.ask_now(current, pending_id):
                 break
             outcome = await self._resume(current, pending_id)
-        return outcome if awaited_approval(outcome) is None else self._waits(outcome)
+        return outcome if awaited_approval(outcome) is None else self._waits(current, outcome)
 
-    def _waits(self, outcome: Outcome) -> Outcome:
-        return waits(outcome, console=self._console)
+    def _waits(self, current: Round, outcome: Outcome) -> Outcome:
+        return waits(outcome, current.request, console=self._console)
 
     async def _resumed(self, current: Round, pending_id: str) -> Outcome:
         """A call without a session, after the person's word."""
         outcome = await self._resume(current, pending_id)
         if awaited_approval(outcome) == pending_id:  # they did not decide: ask once, not again and again
-            return self._waits(outcome)
+            return self._waits(current, outcome)
         return await self._rounded(current, pending_id, outcome)
 
     async def _rounded(self, current: Round, approved_id: str, outcome: Outcome) -> Outcome:

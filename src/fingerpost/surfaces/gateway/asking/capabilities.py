@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final, cast
 
 from fingerpost.records import Json, JsonObject
+from fingerpost.surfaces.gateway.exchange import ClientRequest
 
 ELICIT: Final = "elicitation/create"
 SAMPLE: Final = "sampling/createMessage"
@@ -24,6 +25,14 @@ def can_be_asked(capabilities: JsonObject) -> bool:
 def takes_forms(capabilities: JsonObject) -> bool:
     """Whether the person behind the client can be asked with a form."""
     return not missing(capabilities, ELICIT, {})
+
+
+def can_confirm(request: ClientRequest) -> bool:
+    """Whether the person behind the client can be asked about a call, and their word counts.
+
+    Any program can declare elicitation and answer itself, so it counts for those who may decide alone.
+    """
+    return takes_forms(request.capabilities) and request.principal.may_confirm
 
 
 def missing(capabilities: JsonObject, method: str, params: JsonObject) -> JsonObject | None:

@@ -12,7 +12,7 @@ from fingerpost.call.fingerprints import call_fingerprint
 from fingerpost.records import Call, Effect, JsonObject, Pending, Ruling, Verdict
 from fingerpost.router import Router
 from fingerpost.surfaces.gateway.asking.approving import Approving
-from fingerpost.surfaces.gateway.asking.capabilities import takes_forms
+from fingerpost.surfaces.gateway.asking.capabilities import can_confirm
 from fingerpost.surfaces.gateway.asking.round import Round
 from fingerpost.surfaces.gateway.exchange import Refusal
 from fingerpost.surfaces.web.links import approval_page
@@ -43,7 +43,7 @@ class Reading:
                 raise _rejected(word)
             ruling = Ruling(verdict=Verdict.ASK, reason=reason, rule="a rule about the server")
             pending = await self._approvals.request(call, current.context, ruling)
-            if not takes_forms(current.request.capabilities) or asked:
+            if not can_confirm(current.request) or asked:
                 raise self._waits(pending)
             if current.request.modern:
                 question = await self._approving.ask_later(current, pending.pending_id)

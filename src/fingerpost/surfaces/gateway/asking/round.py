@@ -9,6 +9,7 @@ from typing import Final, cast
 from fingerpost.frozen import frozen
 from fingerpost.records import CallContext, ErrorKind, JsonObject, Outcome, ToolCall
 from fingerpost.servers.caller import Passage
+from fingerpost.surfaces.gateway.asking.capabilities import takes_forms
 from fingerpost.surfaces.gateway.exchange import ClientRequest, Exchange
 from fingerpost.surfaces.web.links import approval_page
 
@@ -63,7 +64,12 @@ def question(current: Round, result: JsonObject, *, call_id: str, pending_id: st
     )
 
 
-def waits(outcome: Outcome, *, console: str | None) -> Outcome:
+_NOT_HERE: Final = (
+    " This client was not asked: without the right `confirm` what it answers is no person's word."
+)
+
+
+def waits(outcome: Outcome, request: ClientRequest, *, console: str | None) -> Outcome:
     """The call waits for a person elsewhere: say where, and what to do then. `console` is its address."""
     pending_id = outcome.pending_id
     page = f"at {approval_page(console, pending_id)} or " if console and pending_id else ""
@@ -71,6 +77,8 @@ def waits(outcome: Outcome, *, console: str | None) -> Outcome:
         f"{outcome.content}. Approve it {page}with `fingerpost approvals approve {pending_id}`, "
         "then make the same call again: it runs once."
     )
+    if takes_forms(request.capabilities) and not request.principal.may_confirm:
+        content += _NOT_HERE
     return replace(outcome, error=ErrorKind.AUTHORIZATION_REQUIRED, content=content)
 
 

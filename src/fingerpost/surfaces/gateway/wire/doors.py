@@ -11,6 +11,7 @@ from fingerpost.surfaces.gateway.wire.codec import INVALID_REQUEST
 from fingerpost.surfaces.gateway.wire.http import HttpFault, Inbound
 from fingerpost.surfaces.web.asgi import Header
 from fingerpost.surfaces.web.gate import Denial, Gate
+from fingerpost.surfaces.web.lineage import without_deciding
 from fingerpost.surfaces.web.pages import page_headers
 
 _EXPOSED: Final = b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate"
@@ -41,7 +42,7 @@ class Doors:
         """Who this is. Raises `HttpFault` for those who may not come in; the gate has told of them."""
         admitted = await self._gate.admit(inbound.headers, inbound.endpoint, remote=inbound.remote)
         if isinstance(admitted, Principal):
-            return admitted
+            return await without_deciding(admitted, inbound.peer)
         raise HttpFault(
             admitted.status,
             admitted.message,
@@ -59,7 +60,9 @@ class Doors:
         A gate that cannot tell at the moment ends nothing: a store that is away for a while would end all.
         """
         answer = await self._gate.admit(inbound.headers, inbound.endpoint, remote=inbound.remote)
-        return answer.status == _CANNOT_TELL if isinstance(answer, Denial) else answer == principal
+        if isinstance(answer, Denial):
+            return answer.status == _CANNOT_TELL
+        return await without_deciding(answer, inbound.peer) == principal
 
     def preflight(self, headers: Mapping[str, str]) -> Preflight:
         """Browsers ask without a key, so this says only what every page may know."""

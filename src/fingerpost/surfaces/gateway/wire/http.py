@@ -9,6 +9,7 @@ from fingerpost.surfaces.gateway.exchange import RequestId
 from fingerpost.surfaces.gateway.wire.codec import INVALID_REQUEST, error_message
 from fingerpost.surfaces.web.asgi import JSON_TYPE, Fault, Header, Receive, Send, respond
 from fingerpost.surfaces.web.gate import Endpoint
+from fingerpost.surfaces.web.lineage import Peer
 
 
 class HttpFault(Fault):
@@ -38,6 +39,7 @@ class Inbound:
     receive: Receive
     send: Send
     remote: str = ""  # the address the client comes from
+    peer: Peer | None = None  # its connection, where it is on this machine
     common: tuple[Header, ...] = ()  # go with every answer to it
     repeated: frozenset[str] = frozenset()  # headers that came more than once
 

@@ -11,10 +11,11 @@ from dataclasses import replace
 from typing import Final, cast
 
 import anyio
+import anyio.to_thread
 from mcp_types import PROTOCOL_VERSION_META_KEY
 
 from fingerpost.events import EventSink
-from fingerpost.records import JsonObject, Principal
+from fingerpost.records import JsonObject, Principal, Right
 from fingerpost.settings import GatewaySettings
 from fingerpost.surfaces.gateway.exchange import ClientRequest, Methods, Refusal
 from fingerpost.surfaces.gateway.wire.answering import OUR_FAULT, Answer, answer, refused
@@ -42,6 +43,7 @@ from fingerpost.surfaces.gateway.wire.running import Running
 from fingerpost.surfaces.gateway.wire.sessions import Session
 from fingerpost.surfaces.web.gate import Endpoint
 from fingerpost.surfaces.web.interpreter import tuned_for_serving
+from fingerpost.surfaces.web.lineage import is_started_by_tool
 from fingerpost.tasks import contained
 
 log = logging.getLogger("fingerpost.gateway")
@@ -72,7 +74,7 @@ async def serve_stdio(
         writer = Writer(writing)
         async with anyio.create_task_group() as tasks:
             premises.use(tasks)
-            conversation = Conversation(premises, endpoint, principal or Principal(name="local"), writer)
+            conversation = Conversation(premises, endpoint, principal or await _person_at_home(), writer)
             tasks.start_soon(_write, writer, tasks.cancel_scope)
             if signals and threading.current_thread() is threading.main_thread():
                 tasks.start_soon(_stop_at_signal, tasks.cancel_scope)
@@ -83,6 +85,15 @@ async def serve_stdio(
             await conversation.end()
             writer.close()
         premises.close()
+
+
+async def _person_at_home() -> Principal:
+    """A client that starts us is its user's own program: what it answers is what its user says.
+
+    Not so where a tool started us, which could ask and answer by itself.
+    """
+    confirms = () if await anyio.to_thread.run_sync(is_started_by_tool) else (Right.CONFIRM,)
+    return Principal(name="local", rights=(Right.USE, *confirms))
 
 
 async def _write(writer: Writer, everything: anyio.CancelScope) -> None:

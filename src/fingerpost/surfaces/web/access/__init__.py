@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from fingerpost.errors import ConfigError
 from fingerpost.events import EventSink
+from fingerpost.records import Principal, Right
 from fingerpost.settings.checks import gateway_flaws, refuse
 from fingerpost.settings.model import GatewaySettings
 from fingerpost.surfaces.web.access.addresses import Authority, is_loopback, read_authority
 from fingerpost.surfaces.web.access.documents import Documents
 from fingerpost.surfaces.web.access.exposure import check_exposure, is_exposed
-from fingerpost.surfaces.web.access.gate import Doorkeeper
+from fingerpost.surfaces.web.access.gate import LOCAL, Doorkeeper
 from fingerpost.surfaces.web.access.hosts import Hosts
 from fingerpost.surfaces.web.access.keys import KeyBook, KeyCheck
 from fingerpost.surfaces.web.access.resources import Resources
@@ -48,8 +50,14 @@ def open_gate(
         keys=KeyCheck(keys),
         tokens=tokens,
         events=events,
-        open_to_local=at_home and not settings.require_key,
+        local=_local(settings) if at_home and not settings.require_key else None,
     )
+
+
+def _local(settings: GatewaySettings) -> Principal:
+    """Who it is that needs no key."""
+    confirms = (Right.CONFIRM,) if settings.local_confirm else ()
+    return replace(LOCAL, rights=(*LOCAL.rights, *confirms))
 
 
 def _check(settings: GatewaySettings) -> None:

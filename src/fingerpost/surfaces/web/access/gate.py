@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from fingerpost.events import EventSink
 from fingerpost.frozen import frozen
-from fingerpost.records import EVERY_RIGHT, LOCAL_NAME, JsonObject, Principal
+from fingerpost.records import LOCAL_NAME, JsonObject, Principal, Right
 from fingerpost.store.keys import PREFIX
 from fingerpost.surfaces.web.access.documents import Documents
 from fingerpost.surfaces.web.access.hosts import Hosts, embeds_from_elsewhere
@@ -16,7 +16,9 @@ from fingerpost.surfaces.web.access.tries import Tries
 from fingerpost.surfaces.web.access.verdicts import Insufficient, Known, Undecided, Unknown, Verdict
 from fingerpost.surfaces.web.gate import Denial, Endpoint
 
-LOCAL: Final = Principal(name=LOCAL_NAME, kind="local", rights=EVERY_RIGHT)
+# Whoever needs no key, a tool as well as a person: they use and look. Deciding takes what a tool has not,
+# a key with the right or a session of the console that `fingerpost console` opens.
+LOCAL: Final = Principal(name=LOCAL_NAME, kind="local", rights=(Right.USE, Right.WATCH))
 
 LONGEST_CREDENTIAL: Final = 16_384
 # Set by proxies: whoever asks through one does not sit at this machine.
@@ -27,6 +29,11 @@ _WRONG = "The key or token is not valid. Ask whoever runs this gateway for anoth
 _TOO_LITTLE = "The key or token is valid, but does not reach this endpoint."
 _NOT_ENOUGH = "The token is valid, but not taken: {reason}."
 _NOT_ALLOWED = "The key or token is valid, but its holder may not do this: it needs the right `{right}`."
+_NOT_SIGNED_IN = (
+    "Being at this machine is not enough for this: a tool could say so, too. It needs the right `{right}`. "
+    "Sign in to the console with the link that `fingerpost console` prints, use the command line "
+    "(`fingerpost approvals`), or send a key made with `fingerpost keys add NAME --may {right}`."
+)
 _TOO_MANY = "Too many wrong keys or tokens came from here. Wait a minute."
 _EMBEDDED = "A page of another site may not load this."
 _LATER = "Keys and tokens cannot be checked at the moment. Try again in a few seconds."
@@ -50,7 +57,7 @@ class _Refused:
 
 
 class Doorkeeper:
-    """The gate (`exchange.Gate`). `open_to_local`: at this machine nobody needs a key."""
+    """The gate (`exchange.Gate`). `local`: who it is at this machine that has no key; None: all need one."""
 
     def __init__(
         self,
@@ -60,14 +67,14 @@ class Doorkeeper:
         keys: Check,
         tokens: Check | None,
         events: EventSink,
-        open_to_local: bool,
+        local: Principal | None,
         tries: Tries | None = None,
     ) -> None:
         self._hosts = hosts
         self._documents = documents
         self._keys = keys
         self._tokens = tokens
-        self._open_to_local = open_to_local
+        self._local = local
         self._tries = tries or Tries()
         self._refusals = Refusals(events)
 
@@ -103,8 +110,8 @@ class Doorkeeper:
             return _Refused(Denial(status=403, message=_EMBEDDED), _EMBEDDED)
         credential = _credential(headers)
         if credential is None:
-            if self._open_to_local and aim.loopback and not _through_proxy(headers):
-                return LOCAL
+            if self._local is not None and aim.loopback and not _through_proxy(headers):
+                return self._at(endpoint, self._local)
             return _Refused(self._unauthorized(endpoint, _NEEDED), "no credential was given")
         check = self._keys if self._tokens is None or credential.startswith(PREFIX) else self._tokens
         known = check.remembered(credential)
@@ -125,7 +132,8 @@ class Doorkeeper:
 
     def _at(self, endpoint: Endpoint, principal: Principal) -> Principal | _Refused:
         if endpoint.right is not None and not principal.may(endpoint.right):
-            denial = self._insufficient(endpoint, _NOT_ALLOWED.format(right=endpoint.right))
+            message = _NOT_SIGNED_IN if principal.kind == "local" else _NOT_ALLOWED
+            denial = self._insufficient(endpoint, message.format(right=endpoint.right))
             return _Refused(denial, f"may not {endpoint.right}", principal.name)
         if endpoint.any_profile or principal.may_use(endpoint.profile):
             return principal

@@ -57,7 +57,7 @@ function Approval({ approval, me, onChanged }) {
   return html`<div class="part asks"><h4>Approval <${Badge} tone="warn">waits<//></h4>
     <p><${Bidi} text=${approval.reason} /> <span class="faint">Asked <${Time} at=${asked} />.</span></p>
     <p class="row">
-      ${me?.rights?.includes("approve") ? html`<${Button} tone="main" onClick=${() => setOpen(true)}>Decide<//>` : html`<span class="faint">Your key may not decide on calls.</span>`}
+      ${me?.rights?.includes("approve") ? html`<${Button} tone="main" onClick=${() => setOpen(true)}>Decide<//>` : html`<span class="faint">${me?.kind === "local" ? "To decide, sign in with the link that “fingerpost console” prints." : "Your key may not decide on calls."}</span>`}
       <a class="button quiet" href=${`#/approvals/${encodeURIComponent(id)}`}>Open in Approvals</a>
     </p>
     ${open ? html`<${DecideDialog} id=${id} me=${me} onClose=${() => setOpen(false)} onDone=${onChanged} />` : null}</div>`;

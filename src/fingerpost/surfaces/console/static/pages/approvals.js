@@ -327,7 +327,10 @@ const COVERED = "Show what looks like a secret first: it is part of what would r
 function Actions({ approval, look, me, onAsk, onDone }) {
   const { busy, error, send } = useDecision(approval, onDone);
   if (me?.rights && !me.rights.includes("approve")) {
-    return html`<p class="notice">You can read this, but not decide it: that takes a key with the right “approve”.</p>`;
+    return me.kind === "local"
+      ? html`<p class="notice">You can read this. To decide, sign in: run <code>fingerpost console</code> on this machine and
+          open the link it prints. A tool can open this address, too; that link it cannot have.</p>`
+      : html`<p class="notice">You can read this, but not decide it: that takes a key with the right “approve”.</p>`;
   }
   const unread = look.covered.length > 0;
   const barred = approval.may_decide === false; // by whoever asked for it; they may still take it back

@@ -20,7 +20,10 @@ const drop = (id) => shown.set(shown.get().filter((one) => one.id !== id));
 /** Where toasts appear: once, in the shell. */
 export function Toast() {
   const [all, setAll] = useState(shown.get());
-  useEffect(() => shown.subscribe(setAll), []);
+  useEffect(() => {
+    setAll(shown.get()); // what was said since the first drawing
+    return shown.subscribe(setAll);
+  }, []);
   return html`<div class="toasts" role="status" aria-live="polite">
     ${all.map(
       (one) => html`<div key=${one.id} class="toast ${one.tone}">

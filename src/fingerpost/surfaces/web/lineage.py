@@ -1,0 +1,168 @@
+"""Whether a program was started by Fingerpost: a tool's server, a command, or something these started.
+
+What they send is a tool's work, never a person's decision. Found on Linux, by the marks that they and
+their parents carry in their environment (a browser that `serve --open` started is no tool, and has
+none); elsewhere the answer is always no, and what keeps a tool from deciding is that it has no key and
+no session.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import sys
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import replace
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+
+import anyio.to_thread
+
+from fingerpost.frozen import frozen
+from fingerpost.records.access import DECIDING, Principal
+from fingerpost.settings.addresses import is_loopback
+
+MARK: Final = "FINGERPOST_COMMAND"  # of `servers/watchdog.py`, whose package takes long to load
+
+_PROC: Final = Path("/proc")
+_MOST_PARENTS: Final = 64
+_REMEMBERED: Final = 1000  # connections
+_known: OrderedDict[Peer, bool] = OrderedDict()
+
+
+@frozen(kw_only=False)
+class Peer:
+    """Both ends of a TCP connection, theirs and ours."""
+
+    host: str
+    port: int
+    own_host: str
+    own_port: int
+
+
+def peer_of(client: tuple[str, int] | None, server: tuple[str, int] | None) -> Peer | None:
+    """The connection of an ASGI request (`scope["client"]`, `scope["server"]`), where it is one."""
+    if not client or not server:
+        return None
+    # From another address of this machine, a connection has the same one at both ends.
+    is_local = is_loopback(client[0]) or client[0] == server[0]
+    return Peer(client[0], client[1], server[0], server[1]) if is_local else None
+
+
+async def without_deciding(principal: Principal, peer: Peer | None) -> Principal:
+    """The principal, without the rights to decide where a program that we started sent this."""
+    if DECIDING.isdisjoint(principal.rights) or not await is_tool_peer(peer):
+        return principal
+    return replace(principal, rights=tuple(right for right in principal.rights if right not in DECIDING))
+
+
+async def is_tool_peer(peer: Peer | None) -> bool:
+    """Whether the program at the other end of a connection was started by us. Looked up in a thread, once."""
+    if peer is None or sys.platform != "linux":
+        return False
+    known = _known.get(peer)
+    if known is None:
+        known = await anyio.to_thread.run_sync(_look_up, peer)
+        _known[peer] = known
+        if len(_known) > _REMEMBERED:
+            _known.popitem(last=False)
+    return known
+
+
+def is_started_by_tool() -> bool:
+    """Whether this very program was started by a Fingerpost, perhaps over others."""
+    return MARK in os.environ or _is_tool(os.getpid())
+
+
+def _is_tool(process: int) -> bool:
+    """Whether it or one of its parents carries a mark of ours."""
+    for _ in range(_MOST_PARENTS):
+        if _is_marked(process):
+            return True
+        process = _parent(process)
+        if process <= 1:
+            return False
+    return False
+
+
+def _look_up(peer: Peer) -> bool:
+    inode = _inode(peer)
+    if inode is None:
+        return False
+    wanted = f"socket:[{inode}]"
+    # A socket may be open in several processes: one of a tool among them is enough.
+    return any(_is_tool(process) for process in _holders(wanted))
+
+
+def _inode(peer: Peer) -> str | None:
+    """The inode of their end of the connection, by the kernel's table."""
+    for name, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        theirs, ours = (
+            _in_table(peer.host, peer.port, family),
+            _in_table(peer.own_host, peer.own_port, family),
+        )
+        if theirs is None or ours is None:
+            continue
+        try:
+            rows = (_PROC / "net" / name).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for row in rows:
+            fields = row.split()
+            if fields[1:3] == [theirs, ours]:
+                return fields[9]
+    return None
+
+
+def _in_table(host: str, port: int, family: socket.AddressFamily) -> str | None:
+    """`0100007F:21C2`: words of the address in the machine's order, and the port, as /proc writes them."""
+    address = ip_address(host.partition("%")[0])
+    if family == socket.AF_INET6 and address.version == 4:
+        address = ip_address(f"::ffff:{address}")
+    if (address.version == 6) is not (family == socket.AF_INET6):
+        return None
+    words = struct.unpack(f"!{len(address.packed) // 4}I", address.packed)
+    return f"{struct.pack(f'={len(words)}I', *words).hex().upper()}:{port:04X}"
+
+
+def _holders(wanted: str) -> Iterator[int]:
+    """The processes that have this socket open, as far as we may look."""
+    for process in (name for name in _listed(str(_PROC)) if name.isdigit()):
+        handles = f"{_PROC}/{process}/fd"
+        if any(_target(f"{handles}/{handle}") == wanted for handle in _listed(handles)):
+            yield int(process)
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - thousands of names, in a hurry
+    except OSError:  # the process is gone, or not ours to look at
+        return []
+
+
+def _target(link: str) -> str:
+    try:
+        return os.readlink(link)  # noqa: PTH115 - as above
+    except OSError:  # closed meanwhile
+        return ""
+
+
+def _is_marked(process: int) -> bool:
+    try:
+        environment = (_PROC / str(process) / "environ").read_bytes()
+    except OSError:
+        return False
+    return any(entry.startswith(f"{MARK}=".encode()) for entry in environment.split(b"\0"))
+
+
+def _parent(process: int) -> int:
+    """0 where that cannot be told."""
+    try:
+        told = (_PROC / str(process) / "stat").read_bytes()
+    except OSError:
+        return 0
+    fields = told[told.rfind(b")") + 1 :].split()  # its name, before that, may hold anything
+    return int(fields[1]) if len(fields) > 1 else 0
