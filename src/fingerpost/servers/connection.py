@@ -72,6 +72,7 @@ class Connection:
         self.protocol = client.protocol_version
         self.modern = self.protocol in MODERN_PROTOCOL_VERSIONS
         self.product = _product(client.server_info)
+        self._instructions = client.instructions  # the client does not tell once it is closed
         self.capabilities: JsonObject = client.server_capabilities.model_dump(
             by_alias=True, mode="json", exclude_none=True
         )
@@ -228,7 +229,7 @@ class Connection:
             ask_page,
             self._limits,
             modern=self.modern,
-            instructions=self._client.instructions,
+            instructions=self._instructions,
         )
 
     def mirror(self, listing: Listing) -> None:

@@ -25,7 +25,7 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RequestI
 
 from fingerpost.errors import FingerpostError, LimitReached, ToolFailed
 from fingerpost.records import Json, JsonObject
-from fingerpost.records.json import MAX_DEPTH, check_json
+from fingerpost.records.json import MAX_DEPTH, check_json, has_lone_surrogate
 from fingerpost.servers.caller import CallerSide, Passage
 from fingerpost.servers.clock import Clock
 from fingerpost.servers.soundness import plainly_sound
@@ -458,8 +458,9 @@ class OwedAnswers:
         self._open: set[RequestId] = set()
 
     def admits(self, request: RequestId) -> bool:
-        """Whether a request is taken."""
-        if request in self._open or len(self._open) >= MOST_OWED:
+        """Whether a request is taken. One whose id cannot be written could not be answered."""
+        unwritable = isinstance(request, str) and has_lone_surrogate(request)
+        if unwritable or request in self._open or len(self._open) >= MOST_OWED:
             logger.debug("%s: a request was dropped, %d are open", self._server, len(self._open))
             return False
         self._open.add(request)

@@ -87,7 +87,19 @@ def _as_envelope(value: object) -> dict[str, Any]:
         raise Unreadable(message)
     envelope = cast("dict[str, Any]", value)
     _check_envelope(envelope)
+    if "method" in envelope:
+        _check_asking(envelope)
     return envelope
+
+
+def _check_asking(envelope: dict[str, Any]) -> None:
+    """A request or notification. What is also a reply would be read as one, with members of any type."""
+    if envelope.get("id", "") is None:
+        del envelope["id"]  # sloppy: a notification
+    asks = isinstance(envelope["method"], str) and isinstance(envelope.get("params"), dict | None)
+    if not asks or "result" in envelope or "error" in envelope:
+        message = "is not a JSON-RPC message"
+        raise Unreadable(message)
 
 
 def as_message(envelope: dict[str, Any]) -> JSONRPCMessage:
