@@ -46,6 +46,17 @@ def changed(card: ToolCard) -> Absence:
     )
 
 
+def unseen(card: ToolCard) -> Absence:
+    """Its server offers it for the first time, and was known before."""
+    return _of(
+        card,
+        f"it is new on {card.server}, which was seen before without it",
+        f"Look at it with `fingerpost pins diff {card.key}`, then accept it with "
+        f"`fingerpost pins accept {card.key}`, or all of its server with "
+        f"`fingerpost pins accept {card.server}`.",
+    )
+
+
 def written_off(card: ToolCard, pattern: str) -> Absence:
     """It is switched off in the settings, by the entry with this pattern."""
     return _of(

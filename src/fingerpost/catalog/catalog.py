@@ -13,13 +13,22 @@ from dataclasses import replace
 
 from fingerpost.catalog import absence
 from fingerpost.catalog.absence import Absence
-from fingerpost.catalog.cards import Cardmaker, Refusal
+from fingerpost.catalog.cards import IN_PROCESS, Cardmaker, Refusal
+from fingerpost.catalog.fingerprint import text_fingerprint
 from fingerpost.catalog.links import link
 from fingerpost.catalog.namesakes import told_apart
 from fingerpost.catalog.overrides import Overrides
-from fingerpost.catalog.pins import compare, pin
+from fingerpost.catalog.pins import (
+    compare,
+    pin,
+    pinned_instructions,
+    pinned_tools,
+    server_key,
+    server_pin,
+    unseen,
+)
 from fingerpost.catalog.snapshot import Diff, Snapshot, difference
-from fingerpost.errors import ConfigError, UnknownTool
+from fingerpost.errors import ConfigError, UnknownServer, UnknownTool
 from fingerpost.events import (
     CatalogChanged,
     EventSink,
@@ -29,6 +38,7 @@ from fingerpost.events import (
     ToolTrusted,
 )
 from fingerpost.records import (
+    ChangedInstructions,
     DroppedTool,
     Listing,
     Pin,
@@ -155,7 +165,8 @@ class Catalog:
             return absence.shut(card, reason, by_server=card.key not in self._shut)
         if card.key in self._off.get(card.server, {}):
             return absence.written_off(card, self._maker.overrides.pattern(card.key, "enabled"))
-        return absence.changed(card)
+        held = self._quarantined.get(card.key)
+        return absence.unseen(card) if held is not None and held.new else absence.changed(card)
 
     def why_shut(self, card: ToolCard) -> str | None:
         """Why this tool is switched off; None: it is not."""
@@ -250,7 +261,7 @@ class Catalog:
         self._new_pins = [new for new in self._new_pins if new.key not in pins]
         touched = {*pins, *gone}
         for server, cards in self._seen.items():
-            if not touched.isdisjoint(cards):
+            if not touched.isdisjoint(cards) or server_key(server) in touched:
                 self._check_pins(server)
         return self._changed(difference(before, self._all_listed()))
 
@@ -336,19 +347,88 @@ class Catalog:
         if not self._flags.pins or server in self._own:
             return
         found = compare(self._seen.get(server, {}).values(), self._pins)
+        whole = self._pins.get(server_key(server))
+        later = [] if whole is None else [card for card in found.new if self._is_later(card, whole)]
+        first = [card for card in found.new if card not in later]
         now = utc_now()
-        for card in found.new:
-            self._pins[card.key] = first = pin(card, at=now)
-            self._new_pins.append(first)
-        for card in (*found.new, *found.accepted):  # whose pin was forgotten is new, and waited perhaps
+        for card in first:
+            self._put_new_pin(pin(card, at=now))
+        for card in (*first, *found.accepted):  # whose pin was forgotten is new, and waited perhaps
             self._quarantined.pop(card.key, None)
             self._announced.pop(card.key, None)
-        for entry in found.changed:
+        self._pin_server(server, whole, {card.name for card in (*first, *found.accepted)})
+        waiting = [] if whole is None else [unseen(card, since=whole.pinned_at) for card in later]
+        for entry in (*found.changed, *waiting):
             key, seen = entry.card.key, entry.card.fingerprint
             self._quarantined[key] = entry
             if self._announced.get(key) != seen:
                 self._announced[key] = seen
                 self._events.emit(ToolQuarantined(tool=key, pinned=entry.pin.fingerprint, seen=seen))
+
+    def _is_later(self, card: ToolCard, whole: Pin) -> bool:
+        """Whether a known server offers this tool for the first time, and a person is to see it first.
+
+        One that is listed to a caller's own key alone is seen by that caller alone, and not reviewed.
+        """
+        origin = self._origins.get(card.server)
+        reviewed = origin is not None and origin.new_tools == "review"
+        return reviewed and not card.personal and card.name not in pinned_tools(whole)
+
+    def _pin_server(self, server: str, whole: Pin | None, names: Collection[str]) -> None:
+        """Keep which tools the server was seen with, and with the first of them what it says of itself."""
+        if whole is None:
+            if names:
+                self._put_new_pin(server_pin(server, self._said_by(server), names, at=utc_now()))
+        elif not pinned_tools(whole).issuperset(names):
+            tools = sorted(pinned_tools(whole).union(names))
+            self._put_new_pin(replace(whole, definition={**whole.definition, "tools": tools}))
+
+    def _put_new_pin(self, made: Pin) -> None:
+        self._pins[made.key] = made
+        self._new_pins = [*(new for new in self._new_pins if new.key != made.key), made]
+
+    # -- what servers say of themselves -------------------------------------------------------------------
+
+    def _said_by(self, server: str) -> str:
+        origin = self._origins.get(server)
+        return "" if origin is None else origin.instructions or ""
+
+    def instructions_of(self, server: str) -> str:
+        """What the server says of itself, as far as it may be passed on: not when it changed unseen."""
+        return "" if self._changed_instructions(server) is not None else self._said_by(server)
+
+    @property
+    def changed_instructions(self) -> tuple[ChangedInstructions, ...]:
+        """What servers say of themselves that waits to be accepted, by server."""
+        found = (self._changed_instructions(server) for server in sorted(self._seen))
+        return tuple(one for one in found if one is not None)
+
+    def _changed_instructions(self, server: str) -> ChangedInstructions | None:
+        whole = self._pins.get(server_key(server))
+        origin = self._origins.get(server)
+        ours = server in self._own or (origin is not None and origin.package == IN_PROCESS)
+        if whole is None or ours or not self._flags.pins:
+            return None
+        said = self._said_by(server)
+        if said == pinned_instructions(whole):
+            return None
+        return ChangedInstructions(
+            server=server, before=pinned_instructions(whole), after=said, fingerprint=text_fingerprint(said)
+        )
+
+    def accept_instructions(self, server: str, by: str, *, fingerprint: str) -> Pin:
+        """A person accepts what a server now says of itself. The caller stores the pin."""
+        waiting = self._changed_instructions(server)
+        whole = self._pins.get(server_key(server))
+        if waiting is None or whole is None:
+            raise UnknownServer(f"{server}: nothing that it says of itself waits to be accepted")
+        if fingerprint != waiting.fingerprint:
+            message = f"what {server} says of itself has changed again since it was shown"
+            raise ConfigError(message, hint="Look at the new difference and accept that one.")
+        accepted = server_pin(server, waiting.after, pinned_tools(whole), at=utc_now(), accepted_by=by)
+        self._pins[accepted.key] = accepted
+        self._events.emit(PinAccepted(tool=accepted.key, fingerprint=accepted.fingerprint, accepted_by=by))
+        return accepted
 
     # -- one change ---------------------------------------------------------------------------------------
 

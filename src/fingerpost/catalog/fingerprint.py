@@ -26,6 +26,11 @@ def fingerprint(definition: JsonObject) -> str:
     return hashlib.sha256(canonical(essence(definition))).hexdigest()
 
 
+def text_fingerprint(text: str) -> str:
+    """SHA-256 of a text."""
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
 def essence(definition: JsonObject) -> JsonObject:
     """The fingerprinted parts alone, the unknown ones last. A part that is null counts as absent."""
     parts = {part: definition[part] for part in FINGERPRINTED if definition.get(part) is not None}

@@ -3,7 +3,9 @@
 A server can change what a tool says or takes after people have come to rely on
 it. So the first definition seen is pinned. A different one later is not
 listed and not callable until a person has seen the difference and accepted it;
-going back to the pinned one needs nobody. Everything here is a pure function:
+going back to the pinned one needs nobody. A server is pinned as a whole, too:
+what it says of itself, and which tools it was first seen with, so that one it
+offers later is reviewed as well. Everything here is a pure function:
 the catalog keeps the pins, its caller stores them.
 """
 
@@ -13,8 +15,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from fingerpost.catalog.fingerprint import essence, fingerprint
-from fingerpost.catalog.names import visible_json
+from fingerpost.catalog.fingerprint import essence, fingerprint, text_fingerprint
+from fingerpost.catalog.names import tool_key, visible_json
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject, Pin, Quarantined, ToolCard
 
@@ -60,6 +62,43 @@ def pin(card: ToolCard, *, at: datetime, accepted_by: str | None = None) -> Pin:
         pinned_at=at,
         accepted_by=accepted_by,
     )
+
+
+def server_key(server: str) -> str:
+    """Under which key what is known of a server as a whole is pinned: that of a tool without a name."""
+    return tool_key(server, "")
+
+
+def is_server_key(key: str) -> bool:
+    return key.endswith("/")
+
+
+def server_pin(
+    server: str, instructions: str, tools: Iterable[str], *, at: datetime, accepted_by: str | None = None
+) -> Pin:
+    """The pin of a server: what it says of itself, and the tools it was seen with."""
+    return Pin(
+        key=server_key(server),
+        fingerprint=text_fingerprint(instructions),
+        definition={"instructions": instructions, "tools": sorted(tools)},
+        pinned_at=at,
+        accepted_by=accepted_by,
+    )
+
+
+def pinned_instructions(pin: Pin) -> str:
+    return str(pin.definition.get("instructions", ""))
+
+
+def pinned_tools(pin: Pin) -> frozenset[str]:
+    """The names of the tools that the server was seen with."""
+    tools = pin.definition.get("tools")
+    return frozenset(map(str, tools)) if isinstance(tools, list | tuple) else frozenset()
+
+
+def unseen(card: ToolCard, *, since: datetime) -> Quarantined:
+    """A tool that a known server did not have before."""
+    return Quarantined(card=card, pin=Pin(key=card.key, fingerprint="", definition={}, pinned_at=since))
 
 
 @frozen

@@ -52,15 +52,17 @@ class CatalogChanged(Event):
 
 @frozen
 class ToolQuarantined(Event):
-    """A tool's definition differs from the pinned one: it is hidden until a person accepts it."""
+    """A tool changed since it was pinned, or is new on a known server: hidden until a person accepts it."""
 
     audited: ClassVar[bool] = True
 
     tool: str
-    pinned: str
+    pinned: str  # empty: it is new
     seen: str
 
     def summary(self) -> str:
+        if not self.pinned:
+            return f"{self.tool}: new on a known server, {self.seen[:12]}"
         return f"{self.tool}: definition changed, {self.pinned[:12]} → {self.seen[:12]}"
 
 

@@ -104,6 +104,7 @@ from fingerpost.records.servers import (
 )
 from fingerpost.records.tools import (
     AnswerSize,
+    ChangedInstructions,
     Effect,
     Instructions,
     Intelligence,
@@ -136,6 +137,7 @@ __all__ = [
     "CallContext",
     "CallFault",
     "Candidate",
+    "ChangedInstructions",
     "Choice",
     "Chosen",
     "Confidence",

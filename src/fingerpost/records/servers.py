@@ -122,7 +122,7 @@ class Listing:
     prefix: bool = True
     package: str | None = None  # which program its entry starts, or which address it names; None: not known
     trust_hints: bool = False  # `readOnlyHint` is believed
-    new_tools: NewTools = "review"
+    new_tools: NewTools = "allow"
     truncated: str | None = None  # why the list was cut, when it was
     personal: frozenset[str] = frozenset()  # names of tools listed only to callers with a key of their own
 

@@ -215,10 +215,25 @@ class Pin:
 
 @frozen
 class Quarantined:
-    """A tool whose definition changed since it was pinned: not listed, not callable."""
+    """A tool that changed since it was pinned, or is new on a known server: not listed, not callable."""
 
     card: ToolCard
-    pin: Pin
+    pin: Pin  # of a new one: of nothing, with no fingerprint
+
+    @property
+    def new(self) -> bool:
+        """Whether it was never accepted in any form."""
+        return not self.pin.fingerprint
+
+
+@frozen
+class ChangedInstructions:
+    """What a server says of itself, changed since it was pinned: it is not passed on."""
+
+    server: str
+    before: str
+    after: str
+    fingerprint: str  # of what it says now, to accept that
 
 
 @frozen

@@ -620,6 +620,17 @@ class Router:
         await self.store.journal.flush()
         return pin
 
+    async def accept_instructions(self, server: str, *, by: str, fingerprint: str) -> Pin:
+        """A person accepts what a server now says of itself; it is passed on again.
+
+        `fingerprint` is of the text they were shown: one that changed once more is refused.
+        """
+        self._check_open()
+        pin = self.catalog.accept_instructions(server, by, fingerprint=fingerprint)
+        await self.store.pins.put(pin)
+        await self.store.journal.flush()
+        return pin
+
     async def say_only_reads(self, key: str, *, by: str, fingerprint: str, only_reads: bool = True) -> Pin:
         """A person says of a tool that it only reads, so that nobody is asked again; or takes it back.
 

@@ -13,7 +13,7 @@ from fingerpost.surfaces.cli.options import for_people, house_options
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from fingerpost.records import Quarantined, ToolCard
+    from fingerpost.records import ChangedInstructions, Quarantined, ToolCard
     from fingerpost.router import Router
     from fingerpost.settings import Settings
     from fingerpost.store import Store
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 def pins(ctx: click.Context, config: Path | None, servers: Path | None, as_json: bool) -> int | None:
     """Review tools whose definition changed since it was first seen.
 
-    The first definition seen of every tool is pinned. When a server later
-    changes one, the tool is hidden from models until a person accepts it.
-    Exit code 1 when a tool waits for review.
+    The first definition seen of every tool is pinned, and what each server
+    says of itself. When a server later changes one, or offers a further tool,
+    that is hidden from models until a person accepts it.
+    Exit code 1 when something waits for review.
 
     \b
     Examples:
@@ -42,18 +43,25 @@ def pins(ctx: click.Context, config: Path | None, servers: Path | None, as_json:
         return None
 
     async def work(router: Router) -> int:
+        from fingerpost.catalog.pins import is_server_key
         from fingerpost.records.codec import to_plain
         from fingerpost.surfaces.cli.screen import output, plain, print_json, table
 
-        known = await router.store.pins.all()
         changed = {entry.card.key: entry for entry in router.catalog.quarantined}
+        known = {key: entry.pin for key, entry in changed.items() if entry.new}
+        known |= {key: pin for key, pin in (await router.store.pins.all()).items() if not is_server_key(key)}
+        texts = router.catalog.changed_instructions
         if as_json:
             print_json(
                 [{**to_plain(pin), "state": _state(router, key)} for key, pin in sorted(known.items())]
             )
-            return 1 if changed else 0
+            return 1 if changed or texts else 0
         made = table(
-            f"{len(known)} pinned, {len(changed)} to review", "tool", "state", "pinned", "fingerprint"
+            f"{len(known)} pinned, {len(changed) + len(texts)} to review",
+            "tool",
+            "state",
+            "pinned",
+            "fingerprint",
         )
         for key, pin in sorted(known.items(), key=lambda item: (item[0] not in changed, item[0])):
             by = f" by {plain(pin.accepted_by)}" if pin.accepted_by else ""
@@ -61,10 +69,18 @@ def pins(ctx: click.Context, config: Path | None, servers: Path | None, as_json:
                 plain(key), _state(router, key), f"{pin.pinned_at:%Y-%m-%d %H:%M}{by}", pin.fingerprint[:12]
             )
         output().print(made)
-        if changed:
-            onward = "Look at a change with `fingerpost pins diff TOOL`, then `fingerpost pins accept TOOL`."
+        for text in texts:
+            click.echo(
+                f"{plain(text.server)}: what it says of itself changed, and is not passed on "
+                f"(`pins diff {plain(text.server)}`)"
+            )
+        if changed or texts:
+            onward = (
+                "Look at a change with `fingerpost pins diff TOOL`, then `fingerpost pins accept TOOL`; "
+                "with the name of a server, all of it."
+            )
             click.echo(repeatable(onward))
-        return 1 if changed else 0
+        return 1 if changed or texts else 0
 
     return _with_router(config, servers, work)
 
@@ -75,7 +91,7 @@ def pins(ctx: click.Context, config: Path | None, servers: Path | None, as_json:
 def diff(tool: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
     """Show what changed in the definition of TOOL since it was pinned.
 
-    Exit code 1 when something did.
+    TOOL may be the name of a server: then all that waits of it. Exit code 1 when something did.
 
     \b
     Example:
@@ -83,11 +99,12 @@ def diff(tool: str, config: Path | None, servers: Path | None, as_json: bool) ->
     """
 
     async def work(router: Router) -> int:
-        entry = _held(router, tool)
-        if entry is None:
-            return 0
-        _show_change(entry, as_json=as_json)
-        return 1
+        entries, text = _waiting(router, tool)
+        for entry in entries:
+            _show_change(entry, as_json=as_json)
+        if text is not None:
+            _show_text(text)
+        return 1 if entries or text is not None else 0
 
     return _with_router(config, servers, work)
 
@@ -100,9 +117,12 @@ def diff(tool: str, config: Path | None, servers: Path | None, as_json: bool) ->
 def accept(tool: str, yes: bool, config: Path | None, servers: Path | None, as_json: bool) -> int:
     """Trust the new definition of TOOL, after showing what changed.
 
+    TOOL may be the name of a server: then all that waits of it, new tools and its own words included.
+
     \b
-    Example:
+    Examples:
       fingerpost pins accept github/get_me
+      fingerpost pins accept github
     """
 
     async def work(router: Router) -> int:
@@ -112,16 +132,26 @@ def accept(tool: str, yes: bool, config: Path | None, servers: Path | None, as_j
 
         from fingerpost.surfaces.cli.person import confirmed
 
-        entry = _held(router, tool)
-        if entry is None:
+        entries, text = _waiting(router, tool)
+        if not entries and text is None:
             return 0
-        _show_change(entry, as_json=False)
-        if not yes and not await run_sync(lambda: confirmed("Trust this definition from now on?")):
+        for entry in entries:
+            _show_change(entry, as_json=False)
+        if text is not None:
+            _show_text(text)
+        question = (
+            "Trust this definition from now on?" if len(entries) == 1 and text is None else "Trust all of it?"
+        )
+        if not yes and not await run_sync(lambda: confirmed(question)):
             click.echo("Nothing changed; the tool stays hidden.")
             return 1
         person = await run_sync(getuser)
-        pin = await router.accept(entry.card.key, by=person, fingerprint=entry.card.fingerprint)
-        click.echo(f"{entry.card.key} is trusted as {pin.fingerprint[:12]} and offered again.")
+        for entry in entries:
+            pin = await router.accept(entry.card.key, by=person, fingerprint=entry.card.fingerprint)
+            click.echo(f"{entry.card.key} is trusted as {pin.fingerprint[:12]} and offered again.")
+        if text is not None:
+            await router.accept_instructions(text.server, by=person, fingerprint=text.fingerprint)
+            click.echo(f"What {text.server} says of itself is passed on again.")
         return 0
 
     return _with_router(config, servers, work)
@@ -207,20 +237,38 @@ def _with_router(config: Path | None, servers: Path | None, work: Work) -> int:
 
 
 def _state(router: Router, key: str) -> str:
-    if any(entry.card.key == key for entry in router.catalog.quarantined):
-        return "changed"
+    for entry in router.catalog.quarantined:
+        if entry.card.key == key:
+            return "new" if entry.new else "changed"
     return "same" if router.tools.get(key) is not None else "not seen now"
 
 
-def _held(router: Router, tool: str) -> Quarantined | None:
-    """The quarantined tool of this name; when there is none, the person is told which there are."""
+def _waiting(router: Router, name: str) -> tuple[list[Quarantined], ChangedInstructions | None]:
+    """What waits under the name of a tool or a server; where nothing does, it is said what there is."""
     held = router.catalog.quarantined
     for entry in held:
-        if tool in (entry.card.key, entry.card.name, entry.card.exposed_name):
-            return entry
-    names = ", ".join(entry.card.key for entry in held) or "none"
-    click.echo(f"{tool} does not wait for review. Waiting: {names}.", err=True)
-    return None
+        if name in (entry.card.key, entry.card.name, entry.card.exposed_name):
+            return [entry], None
+    texts = router.catalog.changed_instructions
+    entries = [entry for entry in held if entry.card.server == name]
+    text = next((one for one in texts if one.server == name), None)
+    if not entries and text is None:
+        names = ", ".join([*(entry.card.key for entry in held), *(one.server for one in texts)]) or "none"
+        click.echo(f"{name} does not wait for review. Waiting: {names}.", err=True)
+    return entries, text
+
+
+def _show_text(text: ChangedInstructions) -> None:
+    from rich.text import Text
+
+    from fingerpost.surfaces.cli.screen import output, plain
+
+    screen = output()
+    screen.print(Text(f"{plain(text.server)} says something else of itself:", style="bold"))
+    for line in text.before.splitlines():
+        screen.print(Text(f"    - {plain(line)}", style="red"))
+    for line in text.after.splitlines():
+        screen.print(Text(f"    + {plain(line)}", style="green"))
 
 
 def _show_tool(card: ToolCard) -> None:
@@ -254,7 +302,11 @@ def _show_change(entry: Quarantined, *, as_json: bool) -> None:
         return
     screen = output()
     screen.print(
-        Text(f"{plain(entry.card.key)} changed since {entry.pin.pinned_at:%Y-%m-%d %H:%M}:", style="bold")
+        Text(
+            f"{plain(entry.card.key)} {'is new' if entry.new else 'changed'} since "
+            f"{entry.pin.pinned_at:%Y-%m-%d %H:%M}:",
+            style="bold",
+        )
     )
     for change in changes:
         screen.print(Text(f"  {plain(change.path)}"))

@@ -179,7 +179,7 @@ def _what_is_missing(router: Router) -> Iterator[str]:
         if names:
             yield f"not listed: the tools of {', '.join(names)} ({state}; {advice})"
     if changed := router.catalog.quarantined:
-        yield f"not listed: {len(changed)} changed since they were first seen (see `fingerpost pins`)"
+        yield f"not listed: {len(changed)} new or changed since they were first seen (see `fingerpost pins`)"
     if refused := [drop for drop in router.catalog.dropped if not drop.switched_off]:
         yield f"not listed: {len(refused)} that could not be taken (see `fingerpost doctor`)"
     if off := [drop for drop in router.catalog.dropped if drop.switched_off]:

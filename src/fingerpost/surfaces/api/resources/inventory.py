@@ -99,10 +99,8 @@ class Inventory:
         if (reason := self.off.get(card.key)) is not None:
             return "off", reason
         if (held := self.quarantined.get(card.key)) is not None:
-            return (
-                "quarantined",
-                f"its definition changed since it was pinned on {held.pin.pinned_at:%Y-%m-%d}",
-            )
+            what = "it is new on a server seen" if held.new else "its definition changed since it was pinned"
+            return "quarantined", f"{what} on {held.pin.pinned_at:%Y-%m-%d}"
         if (hidden := self.hidden.get(card.key)) is not None:
             return "hidden", f"{hidden.reason} ({hidden.rule})" if hidden.reason else hidden.rule
         if (reason := self.down.get(card.server)) is not None:

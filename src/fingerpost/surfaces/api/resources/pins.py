@@ -10,6 +10,7 @@ import anyio.to_thread
 from pydantic import Field
 
 from fingerpost.catalog import tool_key
+from fingerpost.catalog.pins import is_server_key
 from fingerpost.frozen import frozen
 from fingerpost.records import Pin, Quarantined, Right
 from fingerpost.router import Router
@@ -34,7 +35,7 @@ class PinQuery:
 
 @frozen
 class PinLine:
-    """One trusted definition. `not_seen`: no server offers the tool now."""
+    """One trusted definition. `not_seen`: no server offers the tool now. Without a fingerprint: it is new."""
 
     key: str
     state: PinState
@@ -98,8 +99,13 @@ class Pins:
         query: PinQuery = request.query
         bounds = bounds_of(request.principal, self._router.profiles)
         kept = await self._router.store.pins.all()
-        pins = {key: pin for key, pin in kept.items() if _hold(bounds, key)}
         held = self._held()
+        waiting = {key: entry.pin for key, entry in held.items() if entry.new}
+        pins = {
+            key: pin
+            for key, pin in {**waiting, **kept}.items()
+            if not is_server_key(key) and _hold(bounds, key)
+        }
         offered = {card.key for card in (*self._router.tools.cards, *self._router.catalog.shut.cards)}
 
         def find() -> PinPage:

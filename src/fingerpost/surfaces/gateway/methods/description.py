@@ -61,10 +61,10 @@ def _words_of_servers(router: Router, offer: Offer) -> Iterator[str]:
     """A line or two of each server whose tools this caller sees, as long as there is room."""
     room = SERVERS_TOKENS
     for server in sorted({card.server for card in offer.view.visible.cards}):
-        listing = router.servers.listing(server)
-        if listing is None or not listing.instructions:
+        said = router.catalog.instructions_of(server)  # nothing, while a change of it waits for a person
+        if not said:
             continue
-        words = " ".join(shown(listing.instructions[: ONE_SERVER_TOKENS * 12]).split())
+        words = " ".join(shown(said[: ONE_SERVER_TOKENS * 12]).split())
         line = f"- {server}: {clip(words, min(ONE_SERVER_TOKENS, room))}"
         room -= count_tokens(line)
         if room <= 0:
