@@ -331,9 +331,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "X14": Requirement(
         "Left-over processes, echoed secrets, link-local servers, reused key names, file modes"
     ),
-    "X15": Requirement(
-        "Invisible and control characters in definitions and results are removed or shown", _OPEN
-    ),
+    "X15": Requirement("Invisible and control characters in definitions and results are removed or shown"),
     # P. Performance goals
     "P9": Requirement("Help and import stay light: no heavy library is loaded"),
     # H. The house

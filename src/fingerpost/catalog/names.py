@@ -47,9 +47,37 @@ _BLANK = re.compile(
 )
 
 
+# What draws nothing, or changes how what follows is drawn: control characters (escape sequences of terminals
+# begin with one), marks of direction, joiners, tags, variation selectors.
+INVISIBLE: Final = (
+    "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+# A joiner or a colour mark right after a picture belongs to that picture.
+_PICTURE: Final = "\u2190-\u2bff\U0001f000-\U0001faff"
+_UNSEEN = re.compile(f"(?<=[{_PICTURE}])[\ufe0f\u200d](?![\ufe0f\u200d])|[{INVISIBLE}]")
+
+
 def tool_key(server: str, tool: str) -> str:
     """`server/tool`. A `/` inside the server's name is written out: the first one always separates."""
     return f"{visible(server).replace('/', _escape('/'))}/{visible(tool)}"
+
+
+def shown(text: str) -> str:
+    """`text` with every character one cannot see written out (`\\u200b`); line ends and tabs stay.
+
+    The one function for all text of servers that models read: definitions, results, instructions.
+    """
+    return _UNSEEN.sub(_written_out, text)
+
+
+def _written_out(match: re.Match[str]) -> str:
+    character = match.group()
+    before = match.string[match.start() - 1] if match.start() else ""
+    if character in "\ufe0f\u200d" and re.match(f"[{_PICTURE}]", before):
+        return character
+    return _escape(character)
 
 
 def visible(text: str, *, keep: str = "") -> str:

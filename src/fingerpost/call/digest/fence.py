@@ -15,33 +15,15 @@ import hashlib
 import re
 from typing import Final
 
-from fingerpost.call.digest.tokens import INVISIBLE, clip
+from fingerpost.call.digest.tokens import clip
+from fingerpost.catalog.names import INVISIBLE, shown
 from fingerpost.redaction import scrub
 
 FENCE_TOKENS: Final = 120  # at most, for the lines around the text
 _LONGEST_TOOL: Final = 40  # tokens
 _LOOKED_AT: Final = 50_000  # characters at either end
 
-# A joiner or a colour mark right after a picture belongs to that picture.
-_PICTURE: Final = "\u2190-\u2bff\U0001f000-\U0001faff"
-_UNSEEN = re.compile(f"(?<=[{_PICTURE}])[\ufe0f\u200d](?![\ufe0f\u200d])|[{INVISIBLE}]")
 _SMUGGLED = re.compile(f"[{INVISIBLE}]{{4,}}|[\u202a-\u202e\u2066-\u2069\U000e0000-\U000e0fff]")
-
-
-def shown(text: str) -> str:
-    """`text` with every character one cannot see written out (`\\u200b`); line ends and tabs stay."""
-    return _UNSEEN.sub(_written_out, text)
-
-
-def _written_out(match: re.Match[str]) -> str:
-    character = match.group()
-    before = match.string[match.start() - 1] if match.start() else ""
-    if character in "\ufe0f\u200d" and re.match(f"[{_PICTURE}]", before):
-        return character
-    code = ord(character)
-    if code <= 0xFF:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
 def as_data(text: str, tool: str) -> str:

@@ -23,6 +23,8 @@ import math
 import re
 from typing import Final
 
+from fingerpost.catalog.names import INVISIBLE
+
 # Beyond this many characters the middle is not read: beginning, middle and end speak for the rest.
 EXACT_UP_TO: Final = 200_000
 _SAMPLE: Final = 20_000
@@ -32,11 +34,6 @@ _BLOCK: Final = 1_024
 _FOREIGN = re.compile(r"[^\x00-\x7f]+")
 
 # Characters one cannot see, priced as what is shown in their stead (`\\u200b`).
-INVISIBLE: Final = (
-    "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
-    "\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
-    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
-)
 _UNSEEN = re.compile(f"[{INVISIBLE}]")
 _UNSEEN_PRICE: Final = 8.0
 

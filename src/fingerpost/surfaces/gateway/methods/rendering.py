@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
-from fingerpost.call.digest import StructuredFit, fit_structured
+from fingerpost.call.digest import StructuredFit, fit_structured, shown
 from fingerpost.call.reply import cached_note
 from fingerpost.records import Json, JsonObject, Outcome, ToolCard
 from fingerpost.surfaces.gateway.exchange import Refusal
@@ -25,6 +25,7 @@ MOST_ATTACHED: Final = 4 * 1024 * 1024  # characters of pictures, sound and file
 MOST_STRUCTURED: Final = 1024 * 1024  # bytes of data a client checks against the tool's outputSchema
 MOST_BLOCKS: Final = 1_000  # of other things than text, in a result that is cut
 MOST_ASKED: Final = 4 * 1024 * 1024  # bytes of what a server asks
+_NOT_TEXT: Final = frozenset({"blob", "data", "uri", "mimeType", "type", "_meta"})  # of blocks: for programs
 _META: Final = "_meta"
 _CALL: Final = "fingerpost/call"
 # Of the outcome's metadata: what failed, and what a call that waits for a person needs.
@@ -37,12 +38,36 @@ async def rendered(outcome: Outcome, card: ToolCard | None, *, modern: bool, bud
     `budget`: how many tokens the structured content of a result that is cut may take.
     """
     if outcome.result is not None:
-        return await _answered(outcome, outcome.result, card, modern=modern, budget=budget)
+        result = await aside(_without_unseen, outcome.result)
+        return await _answered(outcome, result, card, modern=modern, budget=budget)
     if outcome.code is not None:
         raise Refusal(outcome.code, outcome.detail or outcome.content, slight(outcome.data))
     if outcome.success:
         return _noted({"content": [_text(outcome.content)]}, outcome)
     return _failed(outcome)
+
+
+def _without_unseen(result: JsonObject) -> JsonObject:
+    """The result with unseen characters of its texts and data written out, as everywhere that models read."""
+    if result.get("resultType") == "input_required":
+        return result
+    exact = {"content": _NOT_TEXT, "structuredContent": frozenset[str]()}
+    parts = {key: _shown_in(result[key], exact[key]) for key in exact if key in result}
+    return result if all(parts[key] is result[key] for key in parts) else {**result, **parts}
+
+
+def _shown_in(part: Json, exact: frozenset[str]) -> Json:
+    """The very same object, where there is nothing to write out: nearly always. Members `exact` stay."""
+    if isinstance(part, str):
+        told = shown(part)
+        return part if told == part else told
+    if isinstance(part, Mapping):
+        made = {key: value if key in exact else _shown_in(value, exact) for key, value in part.items()}
+        return part if all(made[key] is part[key] for key in part) else made
+    if isinstance(part, list | tuple):
+        items = [_shown_in(item, exact) for item in part]
+        return part if all(one is other for one, other in zip(items, part, strict=True)) else items
+    return part
 
 
 async def _answered(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from mcp_types import Tool
 
+from fingerpost.catalog.definition import shown_words
 from fingerpost.records import Json, JsonObject, ToolCard
 from fingerpost.servers.definitions import may_name_headers
 from fingerpost.surfaces.gateway.offers.boxing import boxed_schema, is_boxed
@@ -31,6 +32,8 @@ def offered(card: ToolCard, *, modern: bool) -> JsonObject:
         made["inputSchema"] = {"type": "object", **schema}  # it was meant; many clients insist on it
     if not modern and "outputSchema" in made:
         _show_to_older(made, made["outputSchema"])
+    words = shown_words(made)
+    made = dict(words) if isinstance(words, Mapping) else made
     # Its name and its schema are right, or it would not be in the catalog: something is always left.
     return conforming(made, Tool) or {"name": card.exposed_name, "inputSchema": made["inputSchema"]}
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from fingerpost.call.patterns import Fit, fits_exactly, fits_somehow
 from fingerpost.call.scopes import bounded_by
+from fingerpost.catalog.definition import shown_words
 from fingerpost.catalog.materials import Collection, Material, collect
 from fingerpost.frozen import frozen
 from fingerpost.records import Effect, Materials, Principal, Scope, ServerState
@@ -59,7 +60,9 @@ class Shelf:
 
     def _entries(self, kind: Kind) -> Iterator[tuple[str, bytes]]:
         for material in self._of(kind):
-            shown = conforming(material.definition, _MODELS[kind], instead={"name": material.name})
+            words = shown_words(material.definition)
+            given = words if isinstance(words, Mapping) else material.definition
+            shown = conforming(given, _MODELS[kind], instead={"name": material.name})
             if shown is not None:
                 yield f"{material.server}/{material.name}", encoded(shown)
 

@@ -1,0 +1,96 @@
+"""Characters that draw nothing, in what servers say: written out wherever a model or a person reads it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+import pytest
+
+from fingerpost.catalog.definition import definition_for_model
+from fingerpost.choose.instructions import tool_instructions
+from fingerpost.choose.telling import tools_told
+from fingerpost.records import Json, JsonObject, Outcome, ToolCard
+from fingerpost.surfaces.cli.screen import first_sentence, plain
+from fingerpost.surfaces.gateway.methods.rendering import rendered
+from fingerpost.surfaces.gateway.offers.definitions import offered
+from fingerpost.surfaces.gateway.offers.describing import described
+from tests.catalog.definitions import card, tool
+from tests.requirements import proves
+
+# Zero width, direction, tags, selectors, terminal escapes, C0, C1, blank letters.
+UNSEEN = (
+    "\u200b\u200d\u2060\ufeff\u202e\u2066\u061c\U000e0041\U000e007f\ufe0f\U000e0100\x1b\x07\x08\x00\x9b\u3164"
+)
+ASTRONAUT = "👩\u200d🚀"  # the joiner belongs to the picture
+TEXT = f"Get a thing.{UNSEEN} Quickly.\nSecond line\tof it {ASTRONAUT}"
+_HIDDEN = re.compile(f"[{UNSEEN}]")
+
+
+def defined() -> ToolCard:
+    schema: JsonObject = {
+        "type": "object",
+        "description": TEXT,
+        "properties": {
+            "description": {"type": "string", "description": TEXT, "title": TEXT},
+            "kind": {"anyOf": [{"type": "string", "description": TEXT, "enum": [f"a{UNSEEN}b"]}]},
+        },
+    }
+    return card(tool("get_thing", TEXT, title=TEXT, inputSchema=schema, annotations={"title": TEXT}))
+
+
+def words(part: Json) -> list[str]:
+    """All texts of a definition, but for values that a call must give exactly."""
+    if isinstance(part, dict):
+        return [text for key, value in part.items() if key != "enum" for text in words(value)]
+    if isinstance(part, list | tuple):
+        return [text for item in part for text in words(item)]
+    return [part] if isinstance(part, str) else []
+
+
+SURFACES: dict[str, Callable[[ToolCard], list[str]]] = {
+    "tools/list": lambda it: words(offered(it, modern=True)),
+    "tools/list of 2025": lambda it: words(offered(it, modern=False)),
+    "describe_tool": lambda it: [described(it, budget=2000)],
+    "functions": lambda it: words(definition_for_model(it)),
+    "lines": lambda it: [tools_told([it])],
+    "instructions": lambda it: [tool_instructions([it])],
+    "command": lambda it: [plain(it.description), first_sentence(it.description)],
+}
+
+
+@proves("X15")
+@pytest.mark.parametrize("surface", SURFACES.values(), ids=SURFACES)
+def test_no_surface_passes_on_what_cannot_be_seen_in_a_definition(
+    surface: Callable[[ToolCard], list[str]],
+) -> None:
+    texts = surface(defined())
+    assert texts
+    for text in texts:
+        assert not _HIDDEN.search(text.replace(ASTRONAUT, "")), text
+
+
+@proves("X15")
+def test_values_that_a_call_must_give_exactly_stay_as_they_are() -> None:
+    listed = json.dumps(offered(defined(), modern=True))
+    assert json.dumps([f"a{UNSEEN}b"]) in listed
+
+
+@proves("X15")
+async def test_no_result_of_the_gateway_hides_anything() -> None:
+    result: JsonObject = {
+        "content": [
+            {"type": "text", "text": TEXT},
+            {"type": "resource", "resource": {"uri": "x://y", "text": TEXT}},
+        ],
+        "structuredContent": {"rows": [{"name": TEXT, "data": TEXT}]},
+    }
+    outcome = Outcome(call_id="cal_1", tool="a/b", success=True, content="", result=result)
+    for modern in (True, False):
+        given = await rendered(outcome, None, modern=modern)
+        texts = words(given)
+        assert len(texts) >= 4
+        for text in texts:
+            assert not _HIDDEN.search(text.replace(ASTRONAUT, "")), text
+        assert any(text.endswith(ASTRONAUT) for text in texts)
