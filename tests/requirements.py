@@ -327,7 +327,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "X10": Requirement("New tools and changed instructions of a known server are reviewed first"),
     "X11": Requirement("Slots, queues and waiting approvals are shared fairly by caller"),
     "X12": Requirement("A damaged database is found at the start"),
-    "X13": Requirement("The audit trail can be anchored elsewhere and verified against that", _OPEN),
+    "X13": Requirement("The audit trail can be anchored elsewhere and verified against that"),
     "X14": Requirement(
         "Left-over processes, echoed secrets, link-local servers, reused key names, file modes"
     ),

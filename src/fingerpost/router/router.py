@@ -142,6 +142,8 @@ class Router:
                     self.settings.store.url,
                     flush_ms=self.settings.store.flush_ms,
                     audit=self.settings.flags.audit,
+                    anchors=self.settings.audit.anchors,
+                    anchor_seconds=self.settings.audit.anchor_seconds,
                 )
             )
             self._check_unopened()

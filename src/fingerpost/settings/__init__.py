@@ -4,6 +4,7 @@ from fingerpost.settings.load import Loaded, check, load
 from fingerpost.settings.model import (
     ApiSettings,
     AssetEndpointSettings,
+    AuditSettings,
     BuiltinSettings,
     CallSettings,
     ChooseSettings,
@@ -44,6 +45,7 @@ from fingerpost.settings.profiles import ProfileFiles
 __all__ = [
     "ApiSettings",
     "AssetEndpointSettings",
+    "AuditSettings",
     "BuiltinSettings",
     "CallSettings",
     "ChooseSettings",

@@ -641,6 +641,18 @@ class DiscordSettings(Section):
     )
 
 
+class AuditSettings(Section):
+    """Where the audit trail is anchored beside its own file."""
+
+    anchors: tuple[str, ...] = Field(
+        default=(),
+        description="/a/file, syslog://host:514, syslog+tcp://…, syslog+unix:///dev/log, https://…",
+    )
+    anchor_seconds: float = Field(
+        default=60.0, ge=1, le=86_400, description="How often they are told of the newest row, s"
+    )
+
+
 class TelemetrySettings(Section):
     """What is told to those who watch programs."""
 
@@ -715,6 +727,7 @@ class Settings(Section):
     )
     api: ApiSettings = Field(default_factory=ApiSettings, description="The API")
     console: ConsoleSettings = Field(default_factory=ConsoleSettings, description="The web console")
+    audit: AuditSettings = Field(default_factory=AuditSettings, description="Anchors of the audit trail")
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings, description="Metrics and spans")
     builtin: BuiltinSettings = Field(default_factory=BuiltinSettings, description="Our own servers")
     discord: DiscordSettings = Field(default_factory=DiscordSettings, description="The Discord connector")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
@@ -13,12 +13,12 @@ from sqlalchemy import Row as FoundRow
 
 from fingerpost.events import Event
 from fingerpost.frozen import frozen
-from fingerpost.store.anchor import Anchor
-from fingerpost.store.chain import Break, ChainCheck, Fact, Link, next_hash
+from fingerpost.store.anchor import Anchor, JournalRange, OutsideAnchors, read_outside
+from fingerpost.store.chain import GENESIS, Break, ChainCheck, Fact, Link, next_hash
 from fingerpost.store.columns import from_microseconds, to_microseconds
 from fingerpost.store.database import Database
 from fingerpost.store.rows import Row, Rows, quickly
-from fingerpost.store.schema import audit, audit_head
+from fingerpost.store.schema import audit, audit_head, journal
 
 _CHUNK = 2000
 _LOOK = 200  # rows that every start looks at
@@ -63,15 +63,24 @@ class AuditReport:
     reason: str | None
     head: str
     anchors: int
+    journal: int = 0  # ranges of the journal that were compared with what anchors remember
+    moved: tuple[int, int] = (
+        0,
+        0,
+    )  # rows that anchors remember of a store at another place: alike, of so many
 
 
 class AuditTrail:
     """Reads and verifies the trail; the journal extends it."""
 
-    def __init__(self, database: Database, anchor: Anchor, *, enabled: bool) -> None:
+    def __init__(
+        self, database: Database, anchor: Anchor, *, enabled: bool, outside: OutsideAnchors | None = None
+    ) -> None:
         self._database = database
         self._anchor = anchor
         self._enabled = enabled
+        self._outside = outside
+        self._covered = database.read_now(_newest_of_journal)  # rows of the journal up to here are covered
 
     async def entries(
         self, query: AuditQuery = EVERYTHING, *, limit: int = 100, before: int | None = None
@@ -103,9 +112,13 @@ class AuditTrail:
                 return
             last = entries[-1].seq
 
-    async def verify(self) -> AuditReport:
-        """Follow the chain from its first row and compare it with the anchor file."""
-        return await self._database.read(self._verify)
+    async def verify(self, *places: str) -> AuditReport:
+        """Follow the chain from its first row and compare it, and the journal, with what anchors remember.
+
+        With the anchor file beside the database, and those at `places`: a file, a log, an address.
+        Raises `OSError` where one of them cannot be read.
+        """
+        return await self._database.read(lambda connection: self._verify(connection, places))
 
     def find_break(self) -> str | None:
         """Why the newest rows, the recorded head and the anchor file contradict each other. Blocks.
@@ -152,16 +165,35 @@ class AuditTrail:
             head = self._database.read_now(_head)
             if head is not None:
                 self._anchor.remember(*head)
+                journal = self._database.read_now(self._cover_journal)
+                if journal is not None:
+                    self._anchor.remember_journal(journal)
+                    self._covered = journal.last
+                if self._outside is not None:
+                    self._outside.tell(head, journal)
 
-    def _verify(self, connection: Connection) -> AuditReport:
-        anchors = self._anchor.lines()  # before the snapshot: what it remembers is surely committed
+    def _cover_journal(self, connection: Connection) -> JournalRange | None:
+        """A hash over what the journal has got since the last one."""
+        last, digest = self._covered, GENESIS
+        for row in _journal_rows(connection, after=last):
+            last, digest = row[0], next_hash(digest, *row)
+        return None if last == self._covered else JournalRange(self._covered + 1, last, digest)
+
+    def _verify(self, connection: Connection, places: Sequence[str]) -> AuditReport:
+        # Before the snapshot: what they remember is surely committed.
+        outside = [read_outside(place, self._database.location.place) for place in places]
+        anchors = merged_lines([self._anchor.lines(), *(lines.rows for lines in outside)])
+        ranges = {*self._anchor.journal_ranges(), *(one for lines in outside for one in lines.journal)}
+        elsewhere = {line for lines in outside for line in lines.elsewhere}
+        alike = 0
         check = ChainCheck(anchors)
         broken: Break | None = None
         for found in _links(connection):
             broken = check.follow(found)
             if broken is not None:
                 break
-        broken = broken or check.end(_head(connection))
+            alike += (found.fact.seq, found.hash) in elsewhere
+        broken = broken or check.end(_head(connection)) or _journal_break(connection, ranges)
         return AuditReport(
             rows=connection.execute(select(func.count()).select_from(audit)).scalar_one(),
             intact=broken is None,
@@ -169,6 +201,8 @@ class AuditTrail:
             reason=self._reason(broken) if broken else None,
             head=check.hash,
             anchors=len(anchors),
+            journal=len(ranges),
+            moved=(alike, len(elsewhere)),
         )
 
     def _reason(self, broken: Break) -> str:
@@ -179,6 +213,57 @@ class AuditTrail:
             f"{broken.reason}. Only if you put a new database here yourself: "
             f"move {self._anchor.path} away as you did with the old one"
         )
+
+
+def merged_lines(found: Sequence[Mapping[int, frozenset[str]]]) -> dict[int, frozenset[str]]:
+    """All hashes remembered for a row, wherever."""
+    made: dict[int, frozenset[str]] = {}
+    for lines in found:
+        for seq, hashes in lines.items():
+            made[seq] = made.get(seq, frozenset()) | hashes
+    return made
+
+
+def _journal_rows(
+    connection: Connection, *, after: int
+) -> Iterator[tuple[int, str, int, str, str | None, str]]:
+    while True:
+        query = select(journal).where(journal.c.seq > after).order_by(journal.c.seq).limit(_CHUNK)
+        rows = connection.execute(query).all()
+        for row in rows:
+            yield row.seq, row.event_id, to_microseconds(row.at), row.kind, row.packet_id, row.payload
+        if len(rows) < _CHUNK:
+            return
+        after = rows[-1].seq
+
+
+def _newest_of_journal(connection: Connection) -> int:
+    return connection.execute(select(func.max(journal.c.seq))).scalar() or 0
+
+
+def _journal_break(connection: Connection, ranges: Collection[JournalRange]) -> Break | None:
+    """The first range of the journal that is not as it is remembered, in one pass over its rows."""
+    waiting = sorted(ranges, key=lambda one: (one.first, one.last), reverse=True)
+    if not waiting:
+        return None
+    under_way: list[tuple[JournalRange, str]] = []
+    for row in _journal_rows(connection, after=waiting[-1].first - 1):
+        while waiting and waiting[-1].first <= row[0]:
+            under_way.append((waiting.pop(), GENESIS))
+        for place, (one, digest) in enumerate(under_way):
+            if row[0] <= one.last:
+                under_way[place] = one, next_hash(digest, *row)
+        over = [(one, digest) for one, digest in under_way if one.last <= row[0]]
+        if (wrong := next((one for one, digest in over if digest != one.digest), None)) is not None:
+            return _changed_journal(wrong)
+        under_way = [(one, digest) for one, digest in under_way if one.last > row[0]]
+    left = [*(one for one, _ in under_way), *waiting]
+    return _changed_journal(min(left, key=lambda one: one.first)) if left else None
+
+
+def _changed_journal(rows: JournalRange) -> Break:
+    reason = f"the journal's rows {rows.first} to {rows.last} are not those an anchor remembers"
+    return Break(rows.first, reason, by_anchor=True)
 
 
 def _conditions(query: AuditQuery) -> tuple[ColumnElement[bool], ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,6 +31,13 @@ class Location:
     label: str
     anchor: Path
     file: Path | None = None  # of an SQLite database
+
+    @property
+    def place(self) -> str:
+        """The same for the same database at the same place, and another once it is moved or copied."""
+        host = socket.gethostname() if self.file is not None else ""  # several hosts share a PostgreSQL
+        where = self.file if self.file is not None else self.anchor.name
+        return hashlib.sha256(f"{host}\n{where}".encode()).hexdigest()[:16]
 
     @property
     def secret(self) -> Path | None:

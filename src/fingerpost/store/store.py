@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ import anyio
 import anyio.to_thread
 
 from fingerpost.errors import StoreUnavailable
-from fingerpost.store.anchor import Anchor
+from fingerpost.store.anchor import Anchor, OutsideAnchors
 from fingerpost.store.approvals import Approvals
 from fingerpost.store.audit import AuditTrail
 from fingerpost.store.cache import Cache, CacheLimits
@@ -78,6 +78,8 @@ class Store:
         flush_ms: float = 100.0,
         audit: bool = True,
         anchor: Path | None = None,
+        anchors: Sequence[str] = (),
+        anchor_seconds: float = 60.0,
         lock_wait: float = LOCK_WAIT,
         backlog: int = BACKLOG,
         cache: CacheLimits = CacheLimits(),  # noqa: B008 - frozen
@@ -88,12 +90,16 @@ class Store:
 
         `flush_ms` is how long writes nobody waits for may gather, `lock_wait` how long another program may
         hold the database, `backlog` how many events may wait while the disk is stuck.
-        `anchor` names the audit trail's anchor file, by default beside the database.
+        `anchor` names the audit trail's anchor file, by default beside the database; `anchors` are further
+        ones outside (a file, `syslog://…`, `https://…`), told of the newest row every `anchor_seconds`.
         Leaving the block writes what is left.
         """
         location = locate(url, anchor=anchor)
         database = await anyio.to_thread.run_sync(partial(Database.open, location, lock_wait=lock_wait))
-        trail = AuditTrail(database, Anchor(location.anchor), enabled=audit)
+        outside = OutsideAnchors(anchors if audit else (), location.place, every=anchor_seconds)
+        trail = await anyio.to_thread.run_sync(
+            partial(AuditTrail, database, Anchor(location.anchor), enabled=audit, outside=outside)
+        )
         await anyio.to_thread.run_sync(_check_trail, trail, database)
         writer = Writer(
             database, flush_ms=flush_ms, lock_wait=lock_wait, backlog=backlog, upkeep=trail.drop_anchor
@@ -104,11 +110,11 @@ class Store:
             yield store
         except BaseException:
             try:
-                await _close(store, database, writer)
+                await _close(store, database, writer, outside)
             except StoreUnavailable as error:  # the error that ended the block matters more
                 logger.error("%s", error)
             raise
-        await _close(store, database, writer)
+        await _close(store, database, writer, outside)
 
     @property
     def statistics(self) -> Statistics:
@@ -129,10 +135,11 @@ def _check_trail(trail: AuditTrail, database: Database) -> None:
         database.refuse_writes(error)
 
 
-async def _close(store: Store, database: Database, writer: Writer) -> None:
+async def _close(store: Store, database: Database, writer: Writer, outside: OutsideAnchors) -> None:
     store.journal.complete()
     with anyio.CancelScope(shield=True):  # bounded: the writer gives up by itself
         try:
             await writer.close()
         finally:
+            await anyio.to_thread.run_sync(outside.close)
             await anyio.to_thread.run_sync(database.close)

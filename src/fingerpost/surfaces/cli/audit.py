@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fingerpost.errors import ConfigError
 from fingerpost.surfaces.cli.colour import styled
 from fingerpost.surfaces.cli.options import house_options
 
@@ -30,25 +31,36 @@ def audit() -> None:
 
 
 @audit.command()
+@click.option(
+    "--anchor", "anchors", multiple=True, metavar="FILE|URL", help="Compare with this anchor elsewhere, too."
+)
 @house_options
-def verify(config: Path | None, servers: Path | None, as_json: bool) -> int:
+def verify(anchors: tuple[str, ...], config: Path | None, servers: Path | None, as_json: bool) -> int:
     """Check the whole chain. Exit code 1 when a row was changed, removed or inserted.
 
     \b
-    Example:
+    Examples:
       fingerpost audit verify --json
+      fingerpost audit verify --anchor /var/log/audit.log
+      fingerpost audit verify --anchor https://anchors.example/fingerpost
     """
 
     async def work(store: Store, _: Settings) -> int:
         from fingerpost.records.codec import to_plain
         from fingerpost.surfaces.cli.screen import print_json
 
-        report = await store.audit.verify()
+        try:
+            report = await store.audit.verify(*anchors)
+        except OSError as error:
+            message = f"an anchor cannot be read: {error}"
+            raise ConfigError(message, hint="check the file or address given with --anchor") from error
         if as_json:
             print_json(to_plain(report))
         elif report.intact:
             click.echo(f"intact: {report.rows} rows, head {report.head}")
             click.echo(_compared(report))
+            if report.moved[1]:
+                click.echo(_moved(report))
         else:
             click.echo(styled("not intact: ", fg="red", bold=True) + (report.reason or ""), err=True)
             click.echo(
@@ -56,7 +68,8 @@ def verify(config: Path | None, servers: Path | None, as_json: bool) -> int:
                 "write to them, and restore the newest backup that verifies",
                 err=True,
             )
-        return 0 if report.intact else 1
+        unknown = bool(anchors) and not report.anchors and not report.moved[0]
+        return 0 if report.intact and not unknown else 1
 
     from fingerpost.surfaces.cli.house import with_store
 
@@ -106,9 +119,15 @@ def show(limit: int, config: Path | None, servers: Path | None, as_json: bool) -
     return with_store(config, servers, work)
 
 
+def _moved(report: AuditReport) -> str:
+    alike, total = report.moved
+    return f"of {total} rows remembered of a store at another place {alike} are the same"
+
+
 def _compared(report: AuditReport) -> str:
     """Someone who can rewrite the whole chain can make it fit: say what it was held against."""
     if report.anchors:
-        return f"held against {report.anchors} hashes in the anchor file outside the database"
+        ranges = f" and {report.journal} of the journal" if report.journal else ""
+        return f"held against {report.anchors} hashes{ranges} in the anchor file outside the database"
     missing = "the anchor file outside the database is empty or missing"
     return f"{missing}: a chain rewritten as a whole would not show"
