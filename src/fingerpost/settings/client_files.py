@@ -53,6 +53,7 @@ NAMES: dict[str, str] = {
     "isolate": "isolate",
     "prefix": "prefix",
     "forward_authorization": "forward_authorization",
+    "allow_link_local": "allow_link_local",
     "trust_hints": "trust_hints",
     "new_tools": "new_tools",
 }
