@@ -61,7 +61,7 @@ async def test_without_a_session_a_word_covers_one_call_whoever_asks_next(tmp_pa
 async def test_asked_for_without_a_conversation_the_wider_word_is_one_for_this_call(tmp_path: Path) -> None:
     server = notes()
     call: dict[str, Any] = {"tool": "notes/write_note", "arguments": {"path": "a", "text": "x"}}
-    async with api_house(tmp_path, server.spec()) as opened:
+    async with api_house(tmp_path, server.spec(), operator=True) as opened:
         waiting = (await opened.post("/api/call", call)).json()["pending_id"]
         view = (await opened.get(f"/api/approvals/{waiting}")).json()
         assert view["conversation_target"] is None

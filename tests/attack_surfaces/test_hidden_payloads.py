@@ -76,7 +76,7 @@ async def test_who_may_decide_reads_exactly_what_runs_and_nobody_else(tmp_path: 
 @proves("X3")
 async def test_an_edit_that_holds_a_mask_runs_nothing(tmp_path: Path) -> None:
     server = _runner()
-    async with house(tmp_path, server.spec()) as opened:
+    async with house(tmp_path, server.spec(), operator=True) as opened:
         waiting = await _asked(opened, PAYLOADS[0])
         path = f"/api/approvals/{waiting}/approve"
         for edited in (f"git status # {MASK}", MASK, f"{PAYLOADS[0]} {MASK}"):
