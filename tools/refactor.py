@@ -453,7 +453,7 @@ class Moves:
                 changed = True
                 continue
             new, name = (module, alias.name) if inner in self._by_module else self._place(module, alias.name)
-            if new == own and new != module:
+            if new == own:
                 changed = True
                 if alias.asname not in (None, name):
                     where = f"{source.path.relative_to(ROOT)}:{node.lineno}"
