@@ -140,6 +140,28 @@ async def test_a_secret_that_its_server_echoes_reaches_nobody(tmp_path: Path) ->
             assert secret not in repr(told)
 
 
+@proves("X14")
+async def test_a_secret_echoed_in_the_middle_of_a_call_reaches_nobody() -> None:
+    def answer(reply: bytes) -> list[bytes]:
+        message = json.loads(reply)
+        about = {"progressToken": message["id"], "progress": 1, "message": f"sent {TOKEN}"}
+        told = {"jsonrpc": "2.0", "method": "notifications/progress", "params": about}
+        events = b"".join(b"data: %b\n\n" % json.dumps(one).encode() for one in (told, message))
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n"
+        return [head % len(events) + events]
+
+    heard: list[str | None] = []
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        heard.append(message)
+
+    async with raw_server(answer) as (_, url):
+        spec = Server.http("raw", url, headers={"X-Api-Key": TOKEN}, era="2025-11-25")
+        async with pool(spec) as servers:
+            await servers.call("raw", "echo", {}, timeout=PATIENCE_S, on_progress=hear)
+    assert heard == ["sent [redacted]"]
+
+
 @proves("X14", "F50")
 @pytest.mark.parametrize(
     "host",

@@ -129,7 +129,13 @@ class Connection:
         # Not counted up from 1: a server that answers with the wrong id must not hit another caller's.
         request = random_bits(52)
         talk = Talk(
-            self._spec.name, request, passage=passage, on_progress=on_progress, clock=clock, quota=quota
+            self._spec.name,
+            request,
+            passage=passage,
+            on_progress=on_progress,
+            clock=clock,
+            quota=quota,
+            secrets=self._secrets,
         )
         token = request if talk.wants_progress else None
         stamped, headers = self._session.stamped(method, params, passage, token=token)

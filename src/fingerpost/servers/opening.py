@@ -24,6 +24,7 @@ from fingerpost.servers.posting import standing_headers
 from fingerpost.servers.redirects import check_address
 from fingerpost.servers.replies import EVENTS, kind_of
 from fingerpost.servers.session import NOTHING, PROBE_SECONDS, RawClient, our_name
+from fingerpost.servers.spec import OwnSecrets
 from fingerpost.servers.stdio import Child, stdio_transport
 from fingerpost.servers.streamable import Transport, http_transport
 from fingerpost.servers.talk import Outside, Talks
@@ -64,7 +65,7 @@ async def open_connection(
     `outside` is told of every notification that belongs to no request. Raises our errors, also where the
     server gives less than the standard.
     """
-    talks = Talks(spec.name, outside)
+    talks = Talks(spec.name, outside, secrets=OwnSecrets(spec))
     async with AsyncExitStack() as stack:
         way = _Way(spec, around, lifeline=lifeline, talks=talks)
         client = RawClient(

@@ -192,8 +192,8 @@ class OwnSecrets:
     those that repeat a request, or their environment, in an answer or an error.
     """
 
-    def __init__(self, spec: ServerSpec) -> None:
-        self._texts = tuple(sorted(_echoes_of(spec), key=len, reverse=True))
+    def __init__(self, spec: ServerSpec | None) -> None:
+        self._texts = () if spec is None else tuple(sorted(_echoes_of(spec), key=len, reverse=True))
 
     def __bool__(self) -> bool:
         return bool(self._texts)
@@ -202,9 +202,12 @@ class OwnSecrets:
         """The same value where it holds none of them."""
         if not self._texts:
             return value
-        return await aside(self._masked_deep, value) if holds_much(value) else self._masked_deep(value)
+        return await aside(self.mask, value) if holds_much(value) else self.mask(value)
 
-    def _masked_deep(self, value: Any) -> Any:
+    def mask(self, value: Any) -> Any:
+        """The same at once, for what is known to be small."""
+        if not self._texts:
+            return value
         try:
             return self._mask(value)
         except RecursionError:  # nested deeper than anything that is carried: it is refused for that
@@ -225,3 +228,6 @@ class OwnSecrets:
             masked = [self._mask(item) for item in items]
             return items if masked == items else masked
         return value
+
+
+NO_SECRETS: Final = OwnSecrets(None)

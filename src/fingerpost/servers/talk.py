@@ -29,6 +29,7 @@ from fingerpost.records.json import MAX_DEPTH, check_json, has_lone_surrogate
 from fingerpost.servers.caller import CallerSide, Passage
 from fingerpost.servers.clock import Clock
 from fingerpost.servers.soundness import plainly_sound
+from fingerpost.servers.spec import NO_SECRETS, OwnSecrets
 from fingerpost.servers.wire import encode
 from fingerpost.settings.model import LimitSettings
 
@@ -125,8 +126,10 @@ class Talk:
         on_progress: Progress | None = None,
         clock: Clock | None = None,
         quota: Quota | None = None,
+        secrets: OwnSecrets | None = None,
     ) -> None:
         self.request = request
+        self._secrets = secrets or NO_SECRETS
         self.scope: anyio.CancelScope | None = None  # cancelled when the connection is gone
         self.lost = False
         self.failure: LimitReached | None = None  # the server went beyond its quota: the request is over
@@ -153,7 +156,7 @@ class Talk:
     async def hear(self, method: str, params: JsonObject) -> None:
         """Pass a notification on. What the caller does with it never harms the request."""
         if (admitted := self.admitted(method, params)) is not None:
-            await self._pass_on(method, admitted)
+            await self._pass_on(method, self._secrets.mask(admitted))
 
     def admitted(self, method: str, params: JsonObject) -> JsonObject | None:
         """What is passed on of a notification, or of a ping; None: nothing. One too many ends the request."""
@@ -203,7 +206,7 @@ class Talk:
         """Like `hear`, for those who must not wait. Order is kept."""
         if (admitted := self.admitted(method, params)) is None:
             return
-        self._notices.append((method, admitted))
+        self._notices.append((method, self._secrets.mask(admitted)))
         if self._pumping is None:
             self._pumping = anyio.CancelScope()
             self._quiet = anyio.Event()
@@ -254,7 +257,8 @@ class Talk:
         if self.failure is not None:
             raise MCPError(INTERNAL_ERROR, str(self.failure))
         try:
-            return await put_question(self._server, self._caller, method, params, self.clock)
+            asked = self._secrets.mask(params)
+            return await put_question(self._server, self._caller, method, asked, self.clock)
         except ToolFailed as error:
             raise MCPError(error.code, str(error), error.data) from error
         except FingerpostError as error:
@@ -295,10 +299,18 @@ async def put_question(
 class Talks:
     """The requests under way on one connection."""
 
-    def __init__(self, server: str, outside: Outside, *, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        server: str,
+        outside: Outside,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        secrets: OwnSecrets | None = None,
+    ) -> None:
         """`outside` is told of what belongs to no request, and to whom alone it may be told."""
         self._server = server
-        self._outside = outside
+        own = secrets or NO_SECRETS
+        self._outside: Outside = lambda method, params, caller: outside(method, own.mask(params), caller)
         self._now = now
         self._open: dict[RequestId, Talk] = {}
         # Callers whose requests are over for us, and until when they may be meant.
