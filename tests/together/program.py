@@ -94,6 +94,12 @@ class Program:
         assert done.returncode == 0, (done.stdout, done.stderr)
         return done.stdout
 
+    def sign_in(self) -> str:
+        """The place in the console that `fingerpost console` leads to, where one is signed in."""
+        address, _, place = self.runs("console", "--servers", "mcp.json").strip().partition("/#")
+        assert address == self.address
+        return f"#{place}"
+
     # -- what its file server did -------------------------------------------------------------------
 
     def writes(self) -> list[dict[str, Any]]:

@@ -62,7 +62,7 @@ def test_asked_in_a_chat_approved_in_the_browser_answered_in_the_same_completion
     with (
         program.openai() as client,
         ThreadPoolExecutor() as threads,
-        visit(browser, program.address, "#/approvals") as page,
+        visit(browser, program.address, program.sign_in()) as page,
     ):
         answer = threads.submit(whole, client, [user(asked(program, "whole.txt"))])
         approve(page, "whole.txt")
@@ -84,7 +84,7 @@ def test_the_program_is_killed_while_a_person_thinks(browser: Browser, program: 
     """Once while it holds the request, once after it has said what waits; nobody says good-bye."""
     before = len(program.writes())
     first = user(asked(program, "by-id.txt"))
-    with visit(browser, program.address, "#/approvals", expected=GONE) as page:
+    with visit(browser, program.address, program.sign_in(), expected=GONE) as page:
         with program.openai() as client, ThreadPoolExecutor() as threads:
             held = threads.submit(whole, client, [first])
             expect(page.get_by_role("article")).to_contain_text("by-id.txt")

@@ -90,7 +90,8 @@ def test_a_call_of_an_mcp_client_is_approved_in_the_browser_and_made_again_runs_
     program = house.program
     path = program.workspace / "by-mcp.txt"
     arguments = {"path": str(path), "content": "Hello"}
-    with visit(browser, program.address, "#/live") as page:
+    with visit(browser, program.address, program.sign_in()) as page:
+        page.get_by_role("link", name="Live").click()
         failed, told = call(program, "files__write_file", arguments)
         assert failed
         assert "approv" in told
