@@ -150,3 +150,17 @@ async def test_questions_asked_one_by_one_are_bounded_for_a_session(tmp_path: Pa
         told = await place.call_old("evil__look")
         assert "asked more than 32 questions in one call" in told["result"]["content"][0]["text"]
         assert place.questions == 32
+
+
+@proves("X1")
+async def test_an_error_whose_data_cannot_be_passed_on_is_told_without_it(tmp_path: Path) -> None:
+    async def act(asked: Asked) -> None:
+        error = '{"code": -32050, "message": "no luck", "data": {"n": ' + "9" * 4301 + "}}"
+        await asked.begin()
+        await asked.write(
+            f'{{"jsonrpc": "2.0", "id": {asked.message["id"]}, "error": {error}}}'.encode(), more=False
+        )
+
+    async with served(hostile(act)) as base, gateway(tmp_path, Server.http("evil", base, era=OLD)) as place:
+        assert (await place.call_modern("evil__look"))["error"]["message"] == "no luck"
+        assert (await place.call_api("evil/look"))["detail"] == "no luck"

@@ -31,6 +31,7 @@ from fingerpost.redaction import scrub
 from fingerpost.servers.later import seconds_asked
 from fingerpost.servers.lifeline import Pace, Setback
 from fingerpost.servers.proxies import WayBlocked
+from fingerpost.servers.soundness import json_fault
 from fingerpost.servers.tls import tls_fault
 
 LONGEST_REASON = 500
@@ -124,6 +125,8 @@ def from_reply(server: str, error: MCPError, *, loss: Setback | None) -> Fingerp
         message = f"{server} went away before it answered: {reason}"
         kind = CutOff if loss is not None and loss.pace is Pace.NOW else ServerUnavailable
         return kind(message, server=server, hint=UNKNOWN_OUTCOME)
+    if json_fault(data) is not None:
+        data = None  # the error itself is told; what goes with it cannot be passed on
     return ToolFailed(
         readable(error.message) or "error without a message", server=server, code=error.code, data=data
     )
