@@ -112,13 +112,13 @@ async def test_what_was_written_is_no_matter_for_tools_where_none_can_look_or_th
 @proves("D3", "N4", "N5")
 async def test_a_question_is_for_tools_that_look(tmp_path: Path) -> None:
     async with desk(tmp_path) as router:
-        for text, tool in (
-            ("יש לי פגישות ביום שלישי?", "calendar/list_events"),
-            ("Did I get an email from the bank?", "mail/search_email"),
-            ("מה כתוב בקובץ notes.md?", "files/read_file"),
+        for text, tools in (
+            ("יש לי פגישות ביום שלישי?", {"calendar/list_events"}),
+            ("Did I get an email from the bank?", {"mail/search_email", "mail/read_email"}),
+            ("מה כתוב בקובץ notes.md?", {"files/read_file"}),
         ):
             found = await asked(router, text)
-            assert offered(found)[0] == tool, text
+            assert offered(found)[0] in tools, text
             parts = [part for one in found.shortlist.candidates for part in one.parts]
             assert any(part.signal == "mood" and part.points < 0 for part in parts)
 

@@ -57,6 +57,7 @@ def shortlist(listing: Listing) -> tuple[Candidate, ...]:
         health=listing.request.health,
         exclusive=scored.exclusive,
         effort=listing.request.effort,
+        recalls=listing.signals.recalls,
     )
     places = list(offering)
     found = _producer(listing, places) if listing.settings.flags.producers else None

@@ -21,6 +21,7 @@ CLEARLY_LESS: Final = 0.7
 LESS_IF_THOROUGH: Final = 0.4  # where a thorough answer is wanted,
 # and less than this share of what sets the best one apart from the tools that are merely there.
 NEAR_THE_REST: Final = 0.6
+_MOST_RECALLING: Final = 2  # notes and a memory: what was said may be in either
 _ENOUGH_TO_COMPARE: Final = 8  # candidates; with fewer there is no "rest"
 
 
@@ -44,14 +45,19 @@ def offer(
     health: Mapping[str, str],
     exclusive: Sequence[Mapping[int, str]] = (),
     effort: Effort | None = None,
+    recalls: bool = False,
 ) -> tuple[Place, ...]:
     """Every pick in its order, each offered or with the reason why not.
+
+    `recalls`: the request asks for what was written or said before, so the best tools that look
+    there are offered, however well others score.
 
     `exclusive`, by need, are the tools that alone are offered for it, with the intent that says so.
     """
     picked = {pick.row for pick in picks if columns.cards[pick.row].server not in health}
     soles = [{row: sole[row] for row in sole if row in picked} for sole in exclusive]
     rest = picks[-1].score if len(picks) >= _ENOUGH_TO_COMPARE else 0.0
+    recalling = [pick.row for pick in picks if recalls and columns.recalls[pick.row]][:_MOST_RECALLING]
     offered: list[Pick] = []
     best: dict[int, float] = {}
     places: list[Place] = []
@@ -62,7 +68,14 @@ def offer(
             or (_too_slow(pick, picks, columns, health) if effort is Effort.QUICK else "")
             or _conflict(pick, offered, columns)
             or _twin(pick, offered, columns)
-            or _outscored(pick, offered, best.get(pick.need), most, rest, thorough=effort is Effort.THOROUGH)
+            or _outscored(
+                pick,
+                offered,
+                None if pick.row in recalling else best.get(pick.need),
+                most,
+                rest,
+                thorough=effort is Effort.THOROUGH,
+            )
         )
         if not lost:
             offered.append(pick)
