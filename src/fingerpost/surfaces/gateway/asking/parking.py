@@ -71,7 +71,7 @@ class _Parked:
         self.asked = 0
         self.awaited_state: str | None = None  # the one state that may come back now
         self.abandoned = False  # nobody came back with an answer: nobody is asked again
-        self.returned = anyio.Event()  # the client came back after the end
+        self.returned = anyio.Event()  # the client came back with the state it was given last
         self._ended: _Ended | None = None
         self._news = anyio.Event()
 
@@ -188,6 +188,7 @@ class Parking:
                 parked.scope.cancel()
 
     def _questions(self, parked: _Parked) -> Questions:
+        parked.returned = anyio.Event()
         state, parked.awaited_state = self._seal.close(
             "parked", parked.parked_id, parked.binding, seconds=self._seconds
         )
