@@ -202,7 +202,8 @@ class Router:
             stack.callback(self._tasks.cancel_scope.cancel)
             self._tasks.start_soon(kept_up, keep_up, self.shutters.read, trust.read, self._read_preferences)
             lease_s = self.settings.store.lease_seconds
-            await self.store.instances.beat(self.instance, lease_s=lease_s)
+            with suppress(StoreError):  # one that can only be read now serves what only reads
+                await self.store.instances.beat(self.instance, lease_s=lease_s)
             stack.push_async_callback(self._end_instance)
             self._tasks.start_soon(kept_up, partial(keep_alive, self.store, self.instance, lease_s=lease_s))
             stack.push_async_callback(self.calls.under_way.end)  # while everything is there to record it

@@ -64,10 +64,8 @@ class AuditReport:
     head: str
     anchors: int
     journal: int = 0  # ranges of the journal that were compared with what anchors remember
-    moved: tuple[int, int] = (
-        0,
-        0,
-    )  # rows that anchors remember of a store at another place: alike, of so many
+    elsewhere: int = 0  # rows that anchors remember of a store at another place
+    elsewhere_alike: int = 0  # and how many of them are the same here
 
 
 class AuditTrail:
@@ -202,7 +200,8 @@ class AuditTrail:
             head=check.hash,
             anchors=len(anchors),
             journal=len(ranges),
-            moved=(alike, len(elsewhere)),
+            elsewhere=len(elsewhere),
+            elsewhere_alike=alike,
         )
 
     def _reason(self, broken: Break) -> str:

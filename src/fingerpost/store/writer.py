@@ -79,6 +79,7 @@ class Writer:
         self._upkeep_due: float | None = None
         self._connection: Connection | None = None
         self._pause = _PAUSE_FIRST
+        self._told = ""  # the trouble that was logged last
         self._commits = self._written = self._failed_commits = self._rejected = self._largest = 0
         self._refused = False
         self._unwritten: StoreUnavailable | None = None
@@ -220,7 +221,7 @@ class Writer:
             else:
                 self._write_singly(jobs)
         else:
-            self._pause = _PAUSE_FIRST
+            self._pause, self._told = _PAUSE_FIRST, ""
             self._tell([(job.waiter, result) for job, result in zip(jobs, results, strict=True)])
 
     def _write_singly(self, jobs: list[Job]) -> None:
@@ -287,7 +288,9 @@ class Writer:
         """The database is in trouble: waiters hear so, the rest stays queued."""
         self._failed_commits += 1
         self._disconnect()
-        logger.warning("%s", self._explain(error))
+        if (told := str(self._explain(error))) != self._told:  # once, however often it is tried again
+            self._told = told
+            logger.warning("%s", told)
         self._tell([(job.waiter, self._outline(error)) for job in jobs])
         unasked = [job for job in jobs if job.waiter is None]
         if not unasked:

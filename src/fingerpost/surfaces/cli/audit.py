@@ -59,7 +59,7 @@ def verify(anchors: tuple[str, ...], config: Path | None, servers: Path | None, 
         elif report.intact:
             click.echo(f"intact: {report.rows} rows, head {report.head}")
             click.echo(_compared(report))
-            if report.moved[1]:
+            if report.elsewhere:
                 click.echo(_moved(report))
         else:
             click.echo(styled("not intact: ", fg="red", bold=True) + (report.reason or ""), err=True)
@@ -68,7 +68,7 @@ def verify(anchors: tuple[str, ...], config: Path | None, servers: Path | None, 
                 "write to them, and restore the newest backup that verifies",
                 err=True,
             )
-        unknown = bool(anchors) and not report.anchors and not report.moved[0]
+        unknown = bool(anchors) and not report.anchors and not report.elsewhere_alike
         return 0 if report.intact and not unknown else 1
 
     from fingerpost.surfaces.cli.house import with_store
@@ -120,7 +120,7 @@ def show(limit: int, config: Path | None, servers: Path | None, as_json: bool) -
 
 
 def _moved(report: AuditReport) -> str:
-    alike, total = report.moved
+    alike, total = report.elsewhere_alike, report.elsewhere
     return f"of {total} rows remembered of a store at another place {alike} are the same"
 
 
