@@ -158,7 +158,10 @@ async def test_what_is_decided_in_the_console_waits_for_its_caller_and_their_ter
     """The console cannot know which model, options and tools the caller brought: they go on themselves."""
     model = writes()
     terms = {**TERMS, "model": "another", "tools": [MAP]}
-    async with house(tmp_path, model, **NOT_HELD) as place, api.served(place.router) as console:
+    async with (
+        house(tmp_path, model, **NOT_HELD) as place,
+        api.served(place.router, operator=True) as console,
+    ):
         first = (await ask(place, body(**terms))).json
         asked = len(model.asked)
         path = f"/api/approvals/{first['fingerpost']['pending_id']}/{word}"

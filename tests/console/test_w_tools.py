@@ -80,7 +80,8 @@ def test_a_tool_is_found_and_explained(browser: Browser, town: Town):
         arguments = page.get_by_role("table", name="Arguments")
         expect(arguments.get_by_role("row").filter(has_text="days")).to_contain_text("at most 7; else 1")
         known = page.get_by_role("table", name="What is known of this tool")
-        expect(known.get_by_role("row").filter(has_text="effect")).to_contain_text("said by its server")
+        expect(known.get_by_role("row", name="effect read")).to_contain_text("said by its server")
+        expect(known.get_by_role("row", name="effect certain")).to_contain_text("yes")
         expect(known.get_by_role("row").filter(has_text="latency: timeout")).to_contain_text("assumed")
         expect(page.get_by_text("It was never called.")).to_be_visible()
 

@@ -48,7 +48,7 @@ async def behind(
     """A gateway in front of this server, which is at an address and speaks both eras."""
     record = Recorder(old.server.streamable_http_app(stateless_http=stateless))
     async with served(record) as base:
-        spec = ServerSpec(name="old", transport="http", url=f"{base}/mcp")
+        spec = ServerSpec(name="old", transport="http", url=f"{base}/mcp", trust_hints=True)
         async with gateway(folder, spec, policy=ALLOWED, **settings) as house:
             yield house, record
 

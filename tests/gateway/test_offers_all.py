@@ -76,7 +76,8 @@ async def test_a_definition_goes_through_as_it_is_under_a_safe_name(tmp_path: Pa
     async with house(tmp_path, shop.spec(era="2026-07-28")) as it:
         listed = await it.ask("tools/list", modern=modern)
         assert [tool["name"] for tool in listed["tools"]] == ["shop__price", "read_result"]
-        assert listed["tools"][0] == {**RICH, "name": "shop__price"}
+        told = {"name": "shop__price", "description": "Reads a price.\\u200b"}  # nothing is hidden in words
+        assert listed["tools"][0] == {**RICH, **told}
         hints = {key: listed.get(key) for key in ("resultType", "ttlMs", "cacheScope")}
         said = {"resultType": "complete", "ttlMs": 30_000, "cacheScope": "public"}
         assert hints == (said if modern else dict.fromkeys(said))

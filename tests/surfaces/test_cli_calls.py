@@ -112,7 +112,11 @@ def test_under_one_key_a_call_of_two_processes_runs_once(person: Person) -> None
 @proves("D5")
 def test_a_tool_falls_back_however_its_name_is_written_unless_it_alone_is_meant(person: Person) -> None:
     folder = has_files(person)
-    person.has("broken", [tool("look_up", inputSchema=PATH, annotations={"readOnlyHint": True})])
+    person.has(
+        "broken",
+        [tool("look_up", inputSchema=PATH, annotations={"readOnlyHint": True})],
+        trust_hints=True,
+    )
     settings = '[[tools]]\nmatch = "broken/look_up"\nhierarchy = ["files/read_text_file"]\n'
     person.writes("fingerpost.toml", settings)
     for name in ("broken/look_up", "look_up"):

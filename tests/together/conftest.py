@@ -34,7 +34,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     servers: dict[str, Any] = {
         "time": clock_server(),
         "files": file_server(folder),
-        "strange": {"command": command, "args": [*before, str(HOSTILE_SERVER)]},
+        "strange": {"command": command, "args": [*before, str(HOSTILE_SERVER)], "trust_hints": True},
     }
     with (
         scripted_upstream(script) as upstream,

@@ -35,6 +35,7 @@ from fingerpost.records import (
 
 LONGEST_NAME: Final = 1024
 IN_PROCESS: Final = "in-process"  # the package of a server that is the program's own code
+OWN_PROGRAM: Final = "fingerpost builtin"  # and of one of ours that runs alone
 _NO_CARDS: Final[Mapping[str, ToolCard]] = {}
 
 
@@ -154,8 +155,9 @@ class Cardmaker:
             return Known(Effect.WRITE, Source.WRITTEN, "shipped knowledge of tools with this name"), ""
         if effect.value is not Effect.READ:
             return effect, ""
-        if origin is not None and origin.trust_hints and _hinted(tool):
-            ours = package == IN_PROCESS
+        alone = package == OWN_PROGRAM
+        if origin is not None and (origin.trust_hints or alone) and _hinted(tool):
+            ours = alone or package == IN_PROCESS
             return effect, "" if ours else doubt_of_parameters(tool, programs_only=True)
         return effect, doubt(tool)
 

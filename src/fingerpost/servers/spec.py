@@ -36,8 +36,12 @@ class Server:
         cwd: str | Path | None = None,
         era: Era = "auto",
         connect_timeout: float = 30.0,
+        trust_hints: bool = False,
     ) -> ServerSpec:
-        """A program we start. It inherits a few harmless variables (`process.INHERITED`) and `env`."""
+        """A program we start. It inherits a few harmless variables (`process.INHERITED`) and `env`.
+
+        With `trust_hints` the `readOnlyHint` of its tools is believed: those run without a question.
+        """
         if isinstance(command, str) or not command:
             message = f"the command of server {name!r} is a list of the program and its arguments"
             raise ConfigError(message, hint=f'write Server.stdio({name!r}, ["program", "argument"])')
@@ -50,6 +54,7 @@ class Server:
             cwd=None if cwd is None else str(cwd),
             era=era,
             connect_timeout=connect_timeout,
+            trust_hints=trust_hints,
         )
 
     @staticmethod
@@ -61,8 +66,9 @@ class Server:
         oauth: OAuthSpec | None = None,
         era: Era = "auto",
         connect_timeout: float = 30.0,
+        trust_hints: bool = False,
     ) -> ServerSpec:
-        """A server at an address, spoken to over streamable HTTP."""
+        """A server at an address, spoken to over streamable HTTP. `trust_hints` as for `stdio`."""
         return ServerSpec(
             name=name,
             transport="http",
@@ -71,6 +77,7 @@ class Server:
             oauth=oauth,
             era=era,
             connect_timeout=connect_timeout,
+            trust_hints=trust_hints,
         )
 
     @staticmethod
@@ -111,6 +118,7 @@ _PYTHON = re.compile(r"python[0-9.]*")
 _IN_MODULES = re.compile(r"[\\/]node_modules[\\/]((?:@[\w.-]+[\\/])?[\w.-]+)[\\/]")
 _VERSION = re.compile(r"(?<=.)(?:@|==)[\w.^~*-]+$")
 IN_PROCESS: Final = "in-process"
+OWN_PROGRAM: Final = "fingerpost builtin"
 
 
 def package_of(spec: ServerSpec) -> str | None:
@@ -126,14 +134,18 @@ def package_of(spec: ServerSpec) -> str | None:
         return f"https://{address.netloc}{address.path.rstrip('/')}" if address.scheme == "https" else None
     if spec.command is None:
         return None
-    program = re.split(r"[\\/]", spec.command)[-1].removesuffix(".exe").removesuffix(".cmd")
-    if program in _RUNNERS:
-        return _started(spec.args, _RUNNERS[program])
-    if program == "node" and spec.args:
-        found = _IN_MODULES.search(spec.args[0])
-        return found[1].replace("\\", "/") if found else None
+    program, args = re.split(r"[\\/]", spec.command)[-1].removesuffix(".exe").removesuffix(".cmd"), spec.args
     if _PYTHON.fullmatch(program):
-        return spec.args[1].replace("_", "-") if spec.args[:1] == ("-m",) and len(spec.args) > 1 else None
+        if args[:1] != ("-m",) or len(args) < 2:
+            return None
+        program, args = args[1].replace("_", "-"), args[2:]
+    if program in _RUNNERS:
+        return _started(args, _RUNNERS[program])
+    if program == "node" and args:
+        found = _IN_MODULES.search(args[0])
+        return found[1].replace("\\", "/") if found else None
+    if program == "fingerpost" and args[:1] == ("builtin",):
+        return OWN_PROGRAM
     return program
 
 

@@ -46,8 +46,8 @@ def test_a_server_that_is_none_is_named_with_those_that_are(person: Person):
 async def test_alone_it_speaks_to_any_client_that_starts_programs(
     person: Person, settings: Settings, era: Any
 ):
-    command, *arguments = person.command("builtin", "knowledge")
-    spec = Server.stdio("notes", [command, *arguments], env=person.environment, cwd=str(person.home), era=era)
+    command = person.cold_command("builtin", "knowledge")
+    spec = Server.stdio("notes", command, env=person.environment, cwd=str(person.home), era=era)
     async with Router([spec], settings=settings) as router:
         (status,) = await router.connect()
         assert (status.state, status.protocol, status.tools) == (ServerState.READY, era, 6)
@@ -86,7 +86,7 @@ async def test_over_http_whoever_has_the_key_is_served(
     address: str, settings: Settings, era: Any, header: str
 ):
     value = f"Bearer {KEY}" if header == "Authorization" else KEY
-    spec = Server.http("notes", address, headers={header: value}, era=era)
+    spec = Server.http("notes", address, headers={header: value}, era=era, trust_hints=True)
     async with Router([spec], settings=settings) as router:
         (status,) = await router.connect()
         assert (status.state, status.protocol) == (ServerState.READY, era)

@@ -75,12 +75,14 @@ def house(settings: Settings, folder: Path) -> House:
         execute: bool = True,
         policy: tuple[Any, ...] = (),
         beside: tuple[str, ...] = (),
+        confirms: bool = False,
         **workspace: Any,
     ) -> AsyncGenerator[Hands]:
         wanted = settings.model_dump() | {
             "builtin": {"enabled": ["workspace", *beside], "workspace": workspace},
             "tool_routing": {"allow_write": write, "allow_execute": execute},
             "policy": policy,
+            "gateway": {"local_confirm": confirms},
         }
         async with open_router(settings=Settings.model_validate(wanted), folder=folder) as router:
             await router.connect()

@@ -101,7 +101,8 @@ async def test_a_waiting_call_is_approved_through_user_collaboration_by_the_pers
         seen.append(params)
         return ElicitResult(action="accept", content={"decision": "approve"})
 
-    async with house(beside=("collaboration",)) as hands, serving(hands.router) as address:
+    opened = house(beside=("collaboration",), confirms=True)
+    async with opened as hands, serving(hands.router) as address:
         url = f"{address}/mcp/all"
         async with Client(url, mode=mode) as client:  # nobody behind it can be asked
             waits: Any = await client.call_tool("workspace__file_operations", DELETE)
