@@ -52,7 +52,7 @@ def _model(*names: str) -> ScriptedModel:
 @asynccontextmanager
 async def _house(folder: Path, model: ScriptedModel | None = None) -> AsyncGenerator[House]:
     servers = (tool_server("files", FILES).spec(), tool_server("quokka", PAYROLL).spec())
-    more = {"gateway": {"require_key": True}, "policy": [RULE], "profiles": PROFILES}
+    more: dict[str, Any] = {"gateway": {"require_key": True}, "policy": [RULE], "profiles": PROFILES}
     async with house(folder, *servers, model=model, **more) as opened:
         yield opened
 
