@@ -321,7 +321,11 @@ REQUIREMENTS: dict[str, Requirement] = {
     "X4": Requirement("A grant covers its caller, its conversation, its tool and its target alone"),
     "X5": Requirement("An allowed command runs only what its rule says, in a sandbox where there is one"),
     "X6": Requirement("An elicitation answer approves only for a caller who may approve"),
-    "X7": Requirement("A huge result delays no other caller and takes bounded memory"),
+    "X7": Requirement(
+        "A huge result delays no other caller and takes bounded memory",
+        "beyond `limits.response_bytes` it does not; meanwhile four callers get 7 MiB each, the p95 of small "
+        "calls rises to 0.3 to 1.3 s (`benchmarks gateway-large`; the goal is 0.1 s)",
+    ),
     "X8": Requirement("Only a certain read runs unasked"),
     "X9": Requirement("No answer names a tool or a setting outside of the caller's bounds"),
     "X10": Requirement("New tools and changed instructions of a known server are reviewed first"),
