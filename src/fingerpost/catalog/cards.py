@@ -32,10 +32,9 @@ from fingerpost.records import (
     UsageProfile,
     check_json,
 )
+from fingerpost.records.servers import IN_PROCESS, OWN_PROGRAM
 
 LONGEST_NAME: Final = 1024
-IN_PROCESS: Final = "in-process"  # the package of a server that is the program's own code
-OWN_PROGRAM: Final = "fingerpost builtin"  # and of one of ours that runs alone
 _NO_CARDS: Final[Mapping[str, ToolCard]] = {}
 
 
@@ -155,10 +154,10 @@ class Cardmaker:
             return Known(Effect.WRITE, Source.WRITTEN, "shipped knowledge of tools with this name"), ""
         if effect.value is not Effect.READ:
             return effect, ""
-        alone = package == OWN_PROGRAM
-        if origin is not None and (origin.trust_hints or alone) and _hinted(tool):
-            ours = alone or package == IN_PROCESS
-            return effect, "" if ours else doubt_of_parameters(tool, programs_only=True)
+        believed = origin is not None and (origin.trust_hints or package == OWN_PROGRAM)
+        if believed and _hinted(tool):
+            is_ours = package in (IN_PROCESS, OWN_PROGRAM)
+            return effect, "" if is_ours else doubt_of_parameters(tool, programs_only=True)
         return effect, doubt(tool)
 
 

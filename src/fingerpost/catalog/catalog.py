@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from fingerpost.catalog import absence
 from fingerpost.catalog.absence import Absence
-from fingerpost.catalog.cards import IN_PROCESS, Cardmaker, Refusal
+from fingerpost.catalog.cards import Cardmaker, Refusal
 from fingerpost.catalog.fingerprint import text_fingerprint
 from fingerpost.catalog.links import link
 from fingerpost.catalog.namesakes import told_apart
@@ -48,6 +48,7 @@ from fingerpost.records import (
     UsageProfile,
     utc_now,
 )
+from fingerpost.records.servers import IN_PROCESS
 from fingerpost.settings.model import FlagSettings, ToolOverride
 
 _NO_FLAGS_SET = FlagSettings()

@@ -38,11 +38,11 @@ class Right(StrEnum):
 
 EVERY_RIGHT: Final = tuple(Right)
 DECIDING: Final = frozenset({Right.CONFIRM, Right.APPROVE, Right.MANAGE})  # what no tool may have
-LOCAL_NAME: Final = "local"  # of whoever needs no key, on surfaces that want a name; no key may have it
+LOCAL_NAME: Final = "local"  # of callers without a key, on surfaces that want a name; reserved
 
 
 def is_same_person(one: str | None, other: str | None) -> bool:
-    """Whether two callers are one person: the command and the library give whoever needs no key no name."""
+    """Return whether two names mean the same caller. Without a key it is None or `LOCAL_NAME`."""
     return (one or LOCAL_NAME) == (other or LOCAL_NAME)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from fingerpost.frozen import frozen
 from fingerpost.records.calls import CallFault, ParameterError
@@ -15,6 +15,10 @@ from fingerpost.records.json import Json, JsonObject
 Transport = Literal["stdio", "http", "sse", "in_process"]
 Era = Literal["auto", "2025-11-25", "2026-07-28"]
 NewTools = Literal["review", "allow"]
+
+# `Listing.package` of servers whose code is ours or the program's own.
+IN_PROCESS: Final = "in-process"
+OWN_PROGRAM: Final = "fingerpost builtin"  # one of our own servers that runs alone
 
 
 @frozen

@@ -618,10 +618,7 @@ class Router:
         `fingerprint` is of the definition they were shown: one that changed once more is refused.
         """
         self._check_open()
-        pin = self.catalog.accept(key, by, fingerprint=fingerprint)
-        await self.store.pins.put(pin)
-        await self.store.journal.flush()
-        return pin
+        return await self._keep_pin(self.catalog.accept(key, by, fingerprint=fingerprint))
 
     async def accept_instructions(self, server: str, *, by: str, fingerprint: str) -> Pin:
         """A person accepts what a server now says of itself; it is passed on again.
@@ -629,18 +626,18 @@ class Router:
         `fingerprint` is of the text they were shown: one that changed once more is refused.
         """
         self._check_open()
-        pin = self.catalog.accept_instructions(server, by, fingerprint=fingerprint)
-        await self.store.pins.put(pin)
-        await self.store.journal.flush()
-        return pin
+        return await self._keep_pin(self.catalog.accept_instructions(server, by, fingerprint=fingerprint))
 
     async def say_only_reads(self, key: str, *, by: str, fingerprint: str, only_reads: bool = True) -> Pin:
-        """A person says of a tool that it only reads, so that nobody is asked again; or takes it back.
+        """A person says that a tool only reads, so that its calls run without a question; or takes it back.
 
         `fingerprint` is of the definition they were shown: the word holds for that one.
         """
         self._check_open()
         pin = self.catalog.say_only_reads(key, by, fingerprint=fingerprint, only_reads=only_reads)
+        return await self._keep_pin(pin)
+
+    async def _keep_pin(self, pin: Pin) -> Pin:
         await self.store.pins.put(pin)
         await self.store.journal.flush()
         return pin

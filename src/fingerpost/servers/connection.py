@@ -171,7 +171,7 @@ class Connection:
         headers: Mapping[str, str],
         clock: Clock,
     ) -> dict[str, Any]:
-        """Whoever waits on a connection that goes away waits for nothing: its scope is cancelled.
+        """A request on a connection that is closed never gets its answer: its scope is cancelled.
 
         So is the scope of a request whose server went beyond its quota.
         """

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from fingerpost.errors import ConfigError
 from fingerpost.records import Era, OAuthSpec, ServerSpec
 from fingerpost.records.json import holds_much
+from fingerpost.records.servers import IN_PROCESS, OWN_PROGRAM
 from fingerpost.redaction import (
     MASK,
     holds_secret_header,
@@ -117,8 +118,6 @@ _AGREEING: Final = frozenset({"-y", "--yes", "-q", "--quiet"})  # options that d
 _PYTHON = re.compile(r"python[0-9.]*")
 _IN_MODULES = re.compile(r"[\\/]node_modules[\\/]((?:@[\w.-]+[\\/])?[\w.-]+)[\\/]")
 _VERSION = re.compile(r"(?<=.)(?:@|==)[\w.^~*-]+$")
-IN_PROCESS: Final = "in-process"
-OWN_PROGRAM: Final = "fingerpost builtin"
 
 
 def package_of(spec: ServerSpec) -> str | None:

@@ -131,7 +131,7 @@ def append_line(path: Path, line: str) -> None:
 
 
 class AnchorTarget(Protocol):
-    """A place outside that takes lines and gives none back to whoever can only write."""
+    """A remote place that accepts lines and cannot be read by a client that only writes."""
 
     def send(self, lines: Sequence[str], seconds: float) -> None:
         """Blocks; raises `OSError`."""

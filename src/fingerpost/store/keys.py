@@ -29,7 +29,7 @@ from fingerpost.store.statements import insert_new
 from fingerpost.store.writer import Writer
 
 PREFIX: Final = "fp_"
-RESERVED: Final = frozenset({LOCAL_NAME})  # the name of whoever needs no key
+RESERVED: Final = frozenset({LOCAL_NAME})  # names that no key may have
 
 _KEY = re.compile(r"fp_([0-9a-f]{32})_([A-Za-z0-9_-]{43})")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")

@@ -168,7 +168,7 @@ def _name_conversations(connection: Connection) -> None:
 def _conversation_in(payload: str) -> str | None:
     try:
         named = json.loads(payload)["event"]["packet"]["header"]["session_id"]
-    except (ValueError, KeyError, TypeError):  # somebody edited the row
+    except (ValueError, KeyError, TypeError):  # the row was edited
         return None
     return escape(named) if isinstance(named, str) else None
 

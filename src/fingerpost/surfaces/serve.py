@@ -21,7 +21,7 @@ from fingerpost.surfaces.web.access.addresses import reachable
 from fingerpost.surfaces.web.front import Front
 from fingerpost.surfaces.web.gate import Gate
 from fingerpost.surfaces.web.port import Served, address_of, listen_at, serve_app
-from fingerpost.surfaces.web.tickets import note_address
+from fingerpost.surfaces.web.tickets import save_address
 from fingerpost.telemetry.setup import open_spans
 
 
@@ -58,7 +58,7 @@ async def serve(
         reached_at = router.settings.gateway.public_url or address
         router.calls.addresses.listen_at(bound, reached_at)
         with suppress(StoreError):  # `fingerpost console` then prints the address of the settings
-            await note_address(router.store, reached_at)
+            await save_address(router.store, reached_at)
         async with _open_house(router, judge, reached_at, loaded) as app:
             await serve_app(
                 app,

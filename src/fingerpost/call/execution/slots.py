@@ -3,7 +3,7 @@
 A slot that comes free goes to the waiting caller who has the fewest calls running
 there, and among those to the one who was served longest ago; within one caller the
 same holds for conversations, and within a conversation who came first goes first.
-So whoever sends many calls at once delays their own, not those of others.
+A caller that sends many calls at once delays its own, not those of others.
 
 The queue is bounded for each caller: behind a stuck server a thousand calls would
 only wait for their own deadlines.
@@ -107,7 +107,7 @@ class _Queue:
         self.number_waiting[owner.caller] += 1
 
     def _remove(self, waiter: asyncio.Future[bool], owner: SlotOwner) -> None:
-        """Whoever waits for nothing any more leaves nothing behind."""
+        """Remove the entry of a caller that waits no more."""
         conversations = self.waiting[owner.caller]
         line = conversations[owner.conversation]
         line.remove(waiter)

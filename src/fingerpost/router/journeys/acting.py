@@ -39,7 +39,7 @@ from fingerpost.router.journeys.journey import Journey
 from fingerpost.router.journeys.questions import understood
 
 DIRECTIVES: Final = "directives"  # our own server whose results are for the client
-WIDER: Final = 3  # times as many tools, when nobody was sure
+WIDER: Final = 3  # times as many tools, when the choice was not certain
 LEAST_WORDS: Final = 3  # of a description of tools: fewer say less than the request
 LEAST_ROOM = 1_000  # tokens: a result that gets a share of less says nothing
 

@@ -38,7 +38,7 @@ from fingerpost.surfaces.web.asgi import (
 )
 from fingerpost.surfaces.web.gate import Gate
 from fingerpost.surfaces.web.hearing import while_heard
-from fingerpost.surfaces.web.lineage import peer_of
+from fingerpost.surfaces.web.peers import peer_of
 from fingerpost.surfaces.web.rate import Rate
 
 log = logging.getLogger("fingerpost.api")

@@ -22,8 +22,8 @@ from fingerpost.surfaces.web.access.addresses import DEFAULT_PORTS, is_loopback,
 from fingerpost.surfaces.web.access.refusals import Refusals
 from fingerpost.surfaces.web.asgi import Fault, Header
 from fingerpost.surfaces.web.gate import Endpoint, Gate
-from fingerpost.surfaces.web.lineage import Peer, is_tool_peer
 from fingerpost.surfaces.web.pages import page_headers
+from fingerpost.surfaces.web.peers import Peer, is_tool_peer
 
 CSRF_HEADER: Final = "x-csrf-token"
 NOBODY: Final = Principal(name="", rights=())

@@ -16,7 +16,7 @@ from fingerpost.surfaces.api.doors import Doors, Knock, cookie_of
 from fingerpost.surfaces.api.operation import ApiRequest, Operation, Problem, Reply
 from fingerpost.surfaces.api.sessions import COOKIE, Held, Sessions
 from fingerpost.surfaces.web.asgi import Header
-from fingerpost.surfaces.web.lineage import is_tool_peer
+from fingerpost.surfaces.web.peers import is_tool_peer
 from fingerpost.surfaces.web.tickets import use_ticket
 
 _NO_TICKET: Final = (

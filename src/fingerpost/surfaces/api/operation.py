@@ -10,7 +10,7 @@ from fingerpost.frozen import frozen
 from fingerpost.records import Principal, Right
 from fingerpost.surfaces.api.sessions import Held
 from fingerpost.surfaces.web.asgi import Header, Receive, Send
-from fingerpost.surfaces.web.lineage import Peer
+from fingerpost.surfaces.web.peers import Peer
 
 
 async def _always() -> bool:

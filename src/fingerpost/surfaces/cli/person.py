@@ -37,7 +37,7 @@ def person() -> str:
 
 def refuse_tools() -> None:
     """Raises `CallError` where a tool started this command: what a tool does is no person's decision."""
-    from fingerpost.surfaces.web.lineage import is_started_by_tool
+    from fingerpost.surfaces.web.peers import is_started_by_tool
 
     if is_started_by_tool():
         message = "this command was started by a tool, and deciding is for people"

@@ -71,12 +71,12 @@ def console(config: Path | None, servers: Path | None, as_json: bool, open_brows
     from fingerpost.surfaces.cli.house import with_store
     from fingerpost.surfaces.cli.screen import print_json
     from fingerpost.surfaces.web.access.addresses import reachable
-    from fingerpost.surfaces.web.tickets import make_ticket, noted_address, sign_in_page
+    from fingerpost.surfaces.web.tickets import make_ticket, read_address, sign_in_page
 
     async def work(store: Store, settings: Settings) -> str:
         gateway = settings.gateway
         set_up = gateway.public_url or f"http://{reachable(f'{gateway.host}:{gateway.port}')}"
-        return sign_in_page(await noted_address(store) or set_up, await make_ticket(store))
+        return sign_in_page(await read_address(store) or set_up, await make_ticket(store))
 
     page = with_store(config, servers, work)
     if as_json:

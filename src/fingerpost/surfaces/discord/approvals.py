@@ -161,7 +161,7 @@ class Approvals:
             await interaction.edit_original_response(content=showing.verdict(standing), view=None)
 
     async def rejected(self, interaction: Interaction, person: Person, pending_id: str, reason: str) -> None:
-        """Somebody said no, and perhaps why."""
+        """The call was rejected, perhaps with a reason."""
         pending = await self._router.calls.approvals.get(pending_id)
         refusal = self._refusal(interaction, person, "reject", pending)
         if refusal is not None:
@@ -268,7 +268,7 @@ def _key(pending_id: str, packet_id: str) -> str:
 
 
 async def _confirm(interaction: Interaction, pending: Pending) -> None:
-    """Show exactly what would run to whoever pressed, and ask once more."""
+    """Show the exact call to the person who pressed the button, and ask once more."""
     shown = showing.exactly(pending)
     if shown is None:
         await _answer(interaction, "It is too long to be shown here. Decide it in the console or a terminal.")

@@ -208,7 +208,7 @@ class Connector:
     # -- going on -----------------------------------------------------------------------------------
 
     async def _offer(self, pending: Pending, packet_id: str) -> None:
-        """Show a call that waits and that nobody has shown to this request."""
+        """Show a waiting call that was not shown to this request yet."""
         channel = await self._channel(channel_of(pending.conversation) or 0)
         if channel is None or pending.conversation is None:
             return

@@ -37,7 +37,7 @@ from fingerpost.surfaces.web.asgi import (
     respond,
 )
 from fingerpost.surfaces.web.gate import NOT_EMBEDDED, NOT_FOR_US, Endpoint, Gate
-from fingerpost.surfaces.web.lineage import peer_of
+from fingerpost.surfaces.web.peers import peer_of
 from fingerpost.tasks import kept_up
 
 log = logging.getLogger("fingerpost.gateway")

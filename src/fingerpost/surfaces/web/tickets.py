@@ -1,8 +1,8 @@
-"""Tickets: how the person whose installation this is signs in to the console without a key.
+"""One-time sign-in tickets for the operator's console session, without a key.
 
-Whoever can write to the store could make a key with every right. So they show just that: a ticket, of
-which the store keeps a hash, opens one session within a few minutes. Nothing that opens anything lies
-in a file or in an environment, where a tool could read it.
+A program that can write to the store could create a key with every right, so write access to the store
+is the proof: the store keeps the hash of a ticket, which opens one session within a few minutes. Neither
+a file nor an environment variable holds anything that a tool could read and use.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ def sign_in_page(address: str, ticket: str) -> str:
     return f"{address.rstrip('/')}/#/sign-in/{ticket}"
 
 
-async def note_address(store: Store, address: str) -> None:
+async def save_address(store: Store, address: str) -> None:
     """Keep where people reach the console, for the command that prints a link to it."""
     await store.cache.put(_SERVING, _ADDRESS, address.encode())
 
 
-async def noted_address(store: Store) -> str | None:
+async def read_address(store: Store) -> str | None:
     """Where the console was last served on this store."""
     kept = await store.cache.get(_SERVING, _ADDRESS)
     return kept.decode() if kept else None

@@ -92,7 +92,7 @@ def is_ours(state: str | None) -> bool:
 
 
 async def installation_secret(store: Store) -> bytes:
-    """The secret of this installation, made when there is none. Whoever is first wins.
+    """The secret of this installation, made when there is none. The first process wins.
 
     It rests in a file of its own beside an SQLite database, so that a copy of the database opens nothing.
     One that an older version kept in the database is not used again: what was deleted there can be found

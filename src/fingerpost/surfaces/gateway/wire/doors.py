@@ -11,8 +11,8 @@ from fingerpost.surfaces.gateway.wire.codec import INVALID_REQUEST
 from fingerpost.surfaces.gateway.wire.http import HttpFault, Inbound
 from fingerpost.surfaces.web.asgi import Header
 from fingerpost.surfaces.web.gate import Denial, Gate
-from fingerpost.surfaces.web.lineage import without_deciding
 from fingerpost.surfaces.web.pages import page_headers
+from fingerpost.surfaces.web.peers import without_deciding
 
 _EXPOSED: Final = b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate"
 _METHODS: Final = (b"access-control-allow-methods", b"GET, POST, DELETE")

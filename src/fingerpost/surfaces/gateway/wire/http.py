@@ -9,7 +9,7 @@ from fingerpost.surfaces.gateway.exchange import RequestId
 from fingerpost.surfaces.gateway.wire.codec import INVALID_REQUEST, error_message
 from fingerpost.surfaces.web.asgi import JSON_TYPE, Fault, Header, Receive, Send, respond
 from fingerpost.surfaces.web.gate import Endpoint
-from fingerpost.surfaces.web.lineage import Peer
+from fingerpost.surfaces.web.peers import Peer
 
 
 class HttpFault(Fault):

@@ -43,7 +43,7 @@ from fingerpost.surfaces.gateway.wire.running import Running
 from fingerpost.surfaces.gateway.wire.sessions import Session
 from fingerpost.surfaces.web.gate import Endpoint
 from fingerpost.surfaces.web.interpreter import tuned_for_serving
-from fingerpost.surfaces.web.lineage import is_started_by_tool
+from fingerpost.surfaces.web.peers import is_started_by_tool
 from fingerpost.tasks import contained
 
 log = logging.getLogger("fingerpost.gateway")

@@ -16,7 +16,7 @@ from fingerpost.surfaces.web.access.tries import Tries
 from fingerpost.surfaces.web.access.verdicts import Insufficient, Known, Undecided, Unknown, Verdict
 from fingerpost.surfaces.web.gate import Denial, Endpoint
 
-# Whoever needs no key, a tool as well as a person: they use and look. Deciding takes what a tool has not,
+# Callers without a key, tools as well as people, use and look. Deciding takes what a tool has not,
 # a key with the right or a session of the console that `fingerpost console` opens.
 LOCAL: Final = Principal(name=LOCAL_NAME, kind="local", rights=(Right.USE, Right.WATCH))
 
