@@ -17,20 +17,24 @@ A table has three sections, with names below `fingerpost.`:
     [docstrings]  # of merged modules; else the first one's stays
     "router.disabled" = "Tools and servers that an operator has disabled."
 
-`rename` asks pyright for the references, so it follows types and not spellings. All
-references are found before the first file changes. `move` rewrites imports and leaves
-their order to ruff. Run `rename` first: its table names modules by their old places.
+`rename` asks pyright for the references, so it follows types and not spellings; names that
+occur in one file and mean one thing there are found in its syntax tree, which is quicker.
+All references are found before the first file changes. Names in backticks follow, in the
+docstrings of the same module and, for classes, in the documentation. `move` rewrites imports
+and leaves their order to ruff. Run `rename` first: its table names modules by their old places.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import json
 import re
 import shutil
 import subprocess
 import sys
+import threading
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -109,12 +113,17 @@ class Edit:
     text: str
 
 
+@functools.lru_cache(maxsize=2000)
+def _parse(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
 def find_definition(source: str, qualified: str) -> Place | None:
     """Where `Class.method(parameter)` is defined in this source."""
     match = re.fullmatch(r"([\w.]+?)(?:\((\w+)\))?", qualified)
     if match is None:
         return None
-    scope: ast.AST = ast.parse(source)
+    scope: ast.AST = _parse(source)
     *outer, last = match[1].split(".")
     for name in outer:
         inner = next((node for node in _definitions(scope, name) if hasattr(node, "body")), None)
@@ -300,44 +309,207 @@ def _read_place(found: Mapping[str, int]) -> Place:
     return Place(found["line"], found["character"])
 
 
-def rename(table: Table) -> int:
-    """Rename everything in the table; return 1 if something was not found."""
-    edits: dict[Path, dict[tuple[Place, Place], tuple[str, str]]] = defaultdict(dict)
-    problems: list[str] = []
-    server = LanguageServer()
-    try:
-        for number, (where, name) in enumerate(sorted(table.names.items()), 1):
+class Words:
+    """Which files hold a word, and what it means in one of them."""
+
+    def __init__(self) -> None:
+        self._texts = {path: path.read_text() for path in code_files()}
+        self._files: dict[str, set[Path]] = defaultdict(set)
+        self._imported: set[str] = set()
+        self._bases: set[str] = set()
+        for path, text in self._texts.items():
+            for word in set(re.findall(r"[A-Za-z_]\w*", text)):
+                self._files[word].add(path)
+            for node in ast.walk(_parse(text)):
+                if isinstance(node, ast.ImportFrom):
+                    self._imported.update(alias.name for alias in node.names)
+                elif isinstance(node, ast.ClassDef):
+                    self._bases.update(ast.unparse(base).split("[")[0] for base in node.bases)
+
+    def find_local(self, path: Path, qualified: str, name: str) -> list[Edit] | None:
+        """The edits for a name that is used in this file alone with one meaning; else None."""
+        *outer, old = qualified.split(".")
+        source = self._texts[path]
+        tree = _parse(source)
+        if "(" in qualified or len(outer) > 1 or not self._is_local(path, tree, outer, old):
+            return None
+        uses = list(_find_uses(tree, old))
+        kinds = ("member", "method") if outer else ("name", "definition")
+        if uses and all(kind in kinds for _, kind in uses):
+            return [_edit(source, node, old, name) for node, _ in uses]
+        return None
+
+    def _is_local(self, path: Path, tree: ast.Module, outer: list[str], name: str) -> bool:
+        if outer:
+            owner = next(node for node in _definitions(tree, outer[0]) if isinstance(node, ast.ClassDef))
+            if owner.bases or owner.name in self._bases:
+                return False
+        private = name.startswith("_") and not name.startswith("__") and name not in self._imported
+        return private or self._files[name] == {path}
+
+
+def _find_uses(tree: ast.Module, name: str) -> Iterator[tuple[ast.AST, str]]:
+    """Every use of a name and its kind; "other" says that it may mean several things."""
+    definitions = 0
+    for outer in ast.walk(tree):
+        for node in ast.iter_child_nodes(outer):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
+                definitions += 1
+                kind = "definition" if isinstance(outer, ast.Module) else "method"
+                known = isinstance(outer, ast.Module | ast.ClassDef)
+                yield node, kind if known and definitions == 1 else "other"
+            elif isinstance(node, ast.Name) and node.id == name:
+                plain = isinstance(node.ctx, ast.Load) or _is_top(tree, node)
+                yield node, "name" if plain else "other"
+            elif isinstance(node, ast.Attribute) and node.attr == name:
+                yield node, "member" if isinstance(node.ctx, ast.Load) else "other"
+            elif _is_other_use(node, name):
+                yield node, "other"
+
+
+def _is_top(tree: ast.Module, name: ast.Name) -> bool:
+    return any(name in ast.walk(node) for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign))
+
+
+def _is_other_use(node: ast.AST, name: str) -> bool:
+    if isinstance(node, ast.arg | ast.keyword):
+        return node.arg == name
+    if isinstance(node, ast.alias):
+        return name in (node.asname, node.name)
+    if isinstance(node, ast.Global | ast.Nonlocal):
+        return name in node.names
+    if isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar):
+        return node.name == name
+    if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" not in node.value:
+        return re.search(rf"(?<![`\w]){re.escape(name)}(?![`\w])", node.value) is not None
+    return False
+
+
+def _edit(source: str, node: ast.AST, old: str, new: str) -> Edit:
+    start = _place_of_name(source, node, old)
+    return Edit(start, Place(start.line, start.column + len(old)), new)
+
+
+Found = dict[Path, list[Edit]]
+
+
+class Finder:
+    """Finds the references of every name in a table, with several language servers."""
+
+    def __init__(self, names: Mapping[str, str], servers: int = 2) -> None:
+        self._names = sorted(names.items())
+        self._words = Words()
+        self._servers = servers
+        self.found: dict[str, Found] = {}
+        self.problems: list[str] = []
+
+    def run(self) -> None:
+        remote: list[tuple[str, str, Path, Place]] = []
+        for where, name in self._names:
             module, _, qualified = where.partition(":")
             path = path_of(module) if not module.startswith("/") else ROOT / module[1:]
             place = find_definition(path.read_text(), qualified) if path.exists() else None
             if place is None:
-                problems.append(f"{where}: no such definition")
-                continue
-            try:
-                found = server.rename(path, place, name)
-            except RuntimeError as error:
-                problems.append(f"{where}: {error}")
-                continue
-            count = 0
-            for file, made in found.items():
-                for edit in made:
-                    count += 1
-                    known = edits[file].setdefault((edit.start, edit.end), (edit.text, where))
-                    if known[0] != edit.text:
-                        problems.append(
-                            f"{where}: {file.name}:{edit.start.line + 1} is renamed by {known[1]}, too"
-                        )
-            print(f"{number}/{len(table.names)} {where} -> {name}: {count}", flush=True)
-            if not count:
-                problems.append(f"{where}: pyright renames nothing")
-    finally:
-        server.close()
+                self.problems.append(f"{where}: no such definition")
+            elif clash := _find_clash(path.read_text(), qualified, name):
+                self.problems.append(f"{where}: {clash}")
+            elif edits := self._words.find_local(path, qualified, name):
+                self.found[where] = {path: edits}
+            else:
+                remote.append((where, name, path, place))
+        print(f"{len(self.found)} by their syntax, {len(remote)} through pyright", flush=True)
+        shares = [remote[start :: self._servers] for start in range(self._servers)]
+        threads = [threading.Thread(target=self._ask, args=(share,)) for share in shares if share]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _ask(self, share: list[tuple[str, str, Path, Place]]) -> None:
+        server = LanguageServer()
+        try:
+            for number, (where, name, path, place) in enumerate(share, 1):
+                try:
+                    self.found[where] = found = server.rename(path, place, name)
+                except RuntimeError as error:
+                    self.problems.append(f"{where}: {error}")
+                    continue
+                count = sum(len(edits) for edits in found.values())
+                print(f"{number}/{len(share)} {where} -> {name}: {count}", flush=True)
+                if not count:
+                    self.problems.append(f"{where}: pyright renames nothing")
+        finally:
+            server.close()
+
+
+def _find_clash(source: str, qualified: str, name: str) -> str | None:
+    """What the new name already means where it would be used."""
+    match = re.fullmatch(r"([\w.]+?)(?:\((\w+)\))?", qualified)
+    assert match is not None
+    scope: ast.AST = _parse(source)
+    *outer, last = match[1].split(".")
+    for part in outer:
+        scope = next(node for node in _definitions(scope, part) if hasattr(node, "body"))
+    if match[2] is None:
+        taken = any(True for _ in _definitions(scope, name))
+        return f"{name} is defined there already" if taken else None
+    function = next(node for node in _definitions(scope, last) if _is_function(node))
+    used = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
+    used |= {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
+    return f"{name} is used in the function already" if name in used else None
+
+
+def rename(table: Table) -> int:
+    """Rename everything in the table; return 1 if something was not found."""
+    finder = Finder(table.names)
+    finder.run()
+    problems = finder.problems
+    edits: dict[Path, dict[tuple[Place, Place], tuple[str, str]]] = defaultdict(dict)
+    for where, found in sorted(finder.found.items()):
+        for file, made in found.items():
+            for edit in made:
+                known = edits[file].setdefault((edit.start, edit.end), (edit.text, where))
+                if known[0] != edit.text:
+                    problems.append(
+                        f"{where}: {file.name}:{edit.start.line + 1} is renamed by {known[1]}, too"
+                    )
     for file, made in edits.items():
         file.write_text(
             apply_edits(file.read_text(), [Edit(*place, text) for place, (text, _) in made.items()])
         )
+    rename_in_prose({where: table.names[where] for where in finder.found})
     print(*problems, sep="\n")
     return 1 if problems else 0
+
+
+def rename_in_prose(names: Mapping[str, str]) -> None:
+    """Rename what stands in backticks: in the module itself, and classes in the documentation."""
+    by_path: dict[Path, dict[str, str]] = defaultdict(dict)
+    classes: dict[str, set[str]] = defaultdict(set)
+    for where, name in names.items():
+        module, _, qualified = where.partition(":")
+        if "(" in qualified or module.startswith("/"):
+            continue
+        old = qualified.split(".")[-1]
+        by_path[path_of(module)][old] = name
+        if old[:1].isupper() and not old.isupper() and "." not in qualified:
+            classes[old].add(name)
+    sure = {old: new.pop() for old, new in classes.items() if len(new) == 1}
+    for path in sorted((ROOT / "src" / PACKAGE).rglob("*.py")):
+        _replace_quoted(path, sure | by_path[path])
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
+        if path.name != "CHANGELOG.md":
+            _replace_quoted(path, sure)
+
+
+def _replace_quoted(path: Path, names: Mapping[str, str]) -> None:
+    def replace(match: re.Match[str]) -> str:
+        return re.sub(r"[A-Za-z_]\w*", lambda word: names.get(word[0], word[0]), match[0])
+
+    text = path.read_text()
+    changed = re.sub(r"(?<!`)`[\w.]+(?:\(\))?`(?!`)", replace, text)
+    if changed != text:
+        path.write_text(changed)
 
 
 def apply_edits(source: str, edits: Iterable[Edit]) -> str:
