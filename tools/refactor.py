@@ -3,8 +3,9 @@
     python tools/refactor.py count
     python tools/refactor.py rename tools/renames/*.toml
     python tools/refactor.py move tools/renames/*.toml
+    python tools/refactor.py files tools/renames/*.toml
 
-A table has three sections, with names below `fingerpost.`:
+A table has these sections, with names below `fingerpost.`:
 
     [names]       # a class, function, method, field or parameter, and its new name
     "router.shutters:Shutters" = "DisabledTools"
@@ -16,6 +17,9 @@ A table has three sections, with names below `fingerpost.`:
 
     [docstrings]  # of merged modules; else the first one's stays
     "router.disabled" = "Tools and servers that an operator has disabled."
+
+    [files]       # a file or a folder outside the package, and its new path
+    "tests/journeys/world.py" = "tests/kit/routers.py"
 
 `rename` asks pyright for the references, so it follows types and not spellings; names that
 occur in one file and mean one thing there are found in its syntax tree, which is quicker.
@@ -54,6 +58,7 @@ class Table:
     names: dict[str, str] = field(default_factory=dict[str, str])
     modules: dict[str, str] = field(default_factory=dict[str, str])
     docstrings: dict[str, str] = field(default_factory=dict[str, str])
+    files: dict[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
     def from_files(cls, paths: Iterable[Path]) -> Table:
@@ -66,6 +71,7 @@ class Table:
                 ("names", table.names),
                 ("modules", table.modules),
                 ("docstrings", table.docstrings),
+                ("files", table.files),
             ):
                 given: dict[str, str] = found.pop(section, {})
                 if twice := known.keys() & given.keys():
@@ -887,10 +893,91 @@ def move(table: Table) -> int:
     if moves.problems:
         print(*moves.problems, "nothing was changed", sep="\n")
         return 1
+    _format()
+    return 0
+
+
+# Moving files outside the package
+
+
+def move_files(table: Table) -> int:
+    """Move test files and folders with git, and rewrite imports and paths of them."""
+    new_paths = {
+        str(path.relative_to(ROOT)): _new_path(str(path.relative_to(ROOT)), table.files)
+        for folder in CODE[1:]
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    moved = {old: new for old, new in new_paths.items() if old != new}
+    targets = list(new_paths.values())
+    if clashes := sorted({one for one in targets if targets.count(one) > 1}):
+        print(*(f"{one}: several files would move there" for one in clashes), "nothing was changed", sep="\n")
+        return 1
+    for old, new in moved.items():
+        (ROOT / new).parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["git", "mv", old, new], cwd=ROOT, check=True)
+        if new.endswith(".py") and not (package := (ROOT / new).parent / "__init__.py").exists():
+            package.write_text("")
+    dotted = {_dotted(old): _dotted(new) for old, new in moved.items() if old.endswith(".py")}
+    for path in [*code_files(), *(one for pattern in TEXT for one in ROOT.glob(pattern) if one.is_file())]:
+        if "node_modules" in path.parts or path.suffix not in ("", ".py", ".md", ".toml", ".json"):
+            continue
+        text = path.read_text()
+        changed = _rewrite_imports_of_files(text, dotted) if path.suffix == ".py" else text
+        changed = re.sub(r"\btests(?:\.\w+)+", lambda match: _rename_dotted(match[0], dotted), changed)
+        changed = re.sub(
+            r"\btests(?:/[\w.-]+)+",
+            lambda match: moved.get(match[0]) or _new_path(match[0], table.files),
+            changed,
+        )
+        if changed != text:
+            path.write_text(changed)
+    _format()
+    return 0
+
+
+def _new_path(path: str, files: Mapping[str, str]) -> str:
+    """The path after the move; the longest entry that fits decides."""
+    for old in sorted(files, key=len, reverse=True):
+        if path == old or path.startswith(f"{old}/"):
+            return files[old] + path[len(old) :]
+    return path
+
+
+def _dotted(path: str) -> str:
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def _rename_dotted(name: str, dotted: Mapping[str, str]) -> str:
+    parts = name.split(".")
+    for length in range(len(parts), 1, -1):
+        if (new := dotted.get(".".join(parts[:length]))) is not None:
+            return ".".join([new, *parts[length:]])
+    return name
+
+
+def _rewrite_imports_of_files(text: str, dotted: Mapping[str, str]) -> str:
+    """Rewrite `from tests.folder import module`; names inside modules are left to the caller."""
+    edits: list[tuple[int, int, int, int, str]] = []
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("tests"):
+            continue
+        if not any(f"{node.module}.{alias.name}" in dotted for alias in node.names):
+            continue
+        lines: list[str] = []
+        for alias in node.names:
+            full = dotted.get(f"{node.module}.{alias.name}", f"{node.module}.{alias.name}")
+            package, _, last = full.rpartition(".")
+            local = alias.asname or alias.name
+            lines.append(f"from {package} import {last}" + (f" as {local}" if local != last else ""))
+        edits.append((node.lineno, node.col_offset, *_end(node), ("\n" + " " * node.col_offset).join(lines)))
+    return _apply(text, edits)
+
+
+def _format() -> None:
     tidy = ["ruff", "check", "-q", "--fix", "--select", "I,F401", *CODE]
     subprocess.run(tidy, cwd=ROOT, check=False)
     subprocess.run(["ruff", "format", "-q", *CODE], cwd=ROOT, check=False)
-    return 0
 
 
 # Counting
@@ -941,14 +1028,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     actions = parser.add_subparsers(dest="action", required=True)
     actions.add_parser("count")
-    for name in ("rename", "move"):
+    for name in ("rename", "move", "files"):
         actions.add_parser(name).add_argument("tables", type=Path, nargs="+")
     given = parser.parse_args()
     if given.action == "count":
         count()
         return 0
     table = Table.from_files(given.tables)
-    return rename(table) if given.action == "rename" else move(table)
+    return {"rename": rename, "move": move, "files": move_files}[given.action](table)
 
 
 if __name__ == "__main__":
