@@ -335,7 +335,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     "X14": Requirement(
         "Left-over processes, echoed secrets, link-local servers, reused key names, file modes"
     ),
-    "X15": Requirement("Invisible and control characters in definitions and results are removed or shown"),
+    "X15": Requirement(
+        "Invisible and control characters in definitions, results and prompts are removed or shown"
+    ),
     # P. Performance goals
     "P9": Requirement("Help and import stay light: no heavy library is loaded"),
     # H. The house

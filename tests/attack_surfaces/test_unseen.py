@@ -5,19 +5,26 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fingerpost.catalog.definition import definition_for_model
 from fingerpost.choose.instructions import tool_instructions
 from fingerpost.choose.telling import tools_told
-from fingerpost.records import Json, JsonObject, Outcome, ToolCard
+from fingerpost.records import Era, Json, JsonObject, Materials, Outcome, ToolCard
+from fingerpost.servers import Server
 from fingerpost.surfaces.cli.screen import first_sentence, plain
+from fingerpost.surfaces.gateway.exchange import Refusal
 from fingerpost.surfaces.gateway.methods.rendering import rendered
 from fingerpost.surfaces.gateway.offers.definitions import offered
 from fingerpost.surfaces.gateway.offers.describing import described
+from fingerpost.testing import served
 from tests.catalog.definitions import card, tool
+from tests.gateway.methods_kit import house, reading, until
 from tests.requirements import proves
+from tests.servers.plain import Asked, PlainHttp
 
 # Zero width, direction, tags, selectors, terminal escapes, C0, C1, blank letters.
 UNSEEN = (
@@ -94,3 +101,89 @@ async def test_no_result_of_the_gateway_hides_anything() -> None:
         for text in texts:
             assert not _HIDDEN.search(text.replace(ASTRONAUT, "")), text
         assert any(text.endswith(ASTRONAUT) for text in texts)
+
+
+def sly_server(era: Era) -> PlainHttp:
+    """A server that hides something in every text besides the definitions of its tools."""
+    about: dict[str, Any] = {"capabilities": {"tools": {}, "resources": {}, "prompts": {}}}
+    who = {"name": "sly", "version": "1"}
+    kept = {"ttlMs": 0, "cacheScope": "private"} if era == "2026-07-28" else {}
+    results: dict[str, dict[str, Any]] = {
+        "initialize": {**about, "protocolVersion": "2025-11-25", "serverInfo": who},
+        "server/discover": {**about, **kept, "supportedVersions": ["2026-07-28"], "serverInfo": who},
+        "tools/list": {**kept, "tools": [reading("fail")]},
+        "resources/list": {
+            **kept,
+            "resources": [{"uri": "sly://a", "name": TEXT, "title": TEXT, "description": TEXT}],
+        },
+        "resources/templates/list": {
+            **kept,
+            "resourceTemplates": [{"uriTemplate": "sly://{x}", "name": TEXT, "description": TEXT}],
+        },
+        "prompts/list": {
+            **kept,
+            "prompts": [
+                {
+                    "name": "p",
+                    "title": TEXT,
+                    "description": TEXT,
+                    "arguments": [{"name": "of", "title": TEXT, "description": TEXT}],
+                }
+            ],
+        },
+        "resources/read": {
+            **kept,
+            "contents": [{"uri": "sly://a", "text": TEXT}, {"uri": "sly://b", "blob": "AAAA"}],
+        },
+        "prompts/get": {
+            "description": TEXT,
+            "messages": [
+                {"role": "user", "content": {"type": "text", "text": TEXT}},
+                {
+                    "role": "assistant",
+                    "content": {"type": "resource", "resource": {"uri": "sly://a", "text": TEXT}},
+                },
+            ],
+        },
+    }
+
+    async def fail(asked: Asked) -> None:
+        error = {"code": -32000, "message": TEXT}
+        await asked.answer({"jsonrpc": "2.0", "id": asked.message["id"], "error": error})
+
+    async def read(asked: Asked) -> None:
+        if asked.message["params"]["uri"] == "sly://a":
+            await asked.result(results["resources/read"])
+        else:
+            await fail(asked)
+
+    return PlainHttp(results, {"tools/call": fail, "resources/read": read})
+
+
+REQUESTS: dict[str, JsonObject] = {
+    "resources/list": {},
+    "resources/templates/list": {},
+    "prompts/list": {},
+    "resources/read": {"uri": "sly://a"},
+    "prompts/get": {"name": "sly__p"},
+}
+
+
+@proves("X15")
+@pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("modern", [False, True])
+async def test_prompts_resources_and_errors_hide_nothing(tmp_path: Path, era: Era, modern: bool) -> None:
+    async with served(sly_server(era)) as base, house(tmp_path, Server.http("sly", base, era=era)) as it:
+        await until(lambda: bool((it.router.servers.materials("sly") or Materials(server="")).prompts))
+        given = {method: await it.ask(method, asked, modern=modern) for method, asked in REQUESTS.items()}
+        for method, result in given.items():
+            texts = words(result)
+            assert any("\\u200b" in text and text.endswith(ASTRONAUT) for text in texts), method
+            for text in texts:
+                assert not _HIDDEN.search(text.replace(ASTRONAUT, "")), (method, text)
+        assert given["resources/read"]["contents"][1] == {"uri": "sly://b", "blob": "AAAA"}
+        for method, asked in (("resources/read", {"uri": "sly://c"}), ("tools/call", {"name": "sly__fail"})):
+            with pytest.raises(Refusal) as refused:
+                await it.ask(method, asked, modern=modern)
+            assert "\\u200b" in refused.value.message
+            assert not _HIDDEN.search(refused.value.message.replace(ASTRONAUT, "")), method

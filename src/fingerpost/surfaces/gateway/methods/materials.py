@@ -10,6 +10,7 @@ from typing import Final, cast
 
 import anyio
 
+from fingerpost.catalog.names import shown
 from fingerpost.errors import FingerpostError, ServerError, ToolFailed
 from fingerpost.events import EventSink, MaterialRead
 from fingerpost.records import Json, JsonObject, as_valid_text
@@ -21,8 +22,10 @@ from fingerpost.surfaces.gateway.methods.levels import Levels
 from fingerpost.surfaces.gateway.methods.links import linked_prompt
 from fingerpost.surfaces.gateway.methods.passage import passage_of
 from fingerpost.surfaces.gateway.methods.readiness import Readiness
+from fingerpost.surfaces.gateway.methods.rendering import without_unseen
 from fingerpost.surfaces.gateway.offers.materials import Kind, MaterialOffers, Shelf, Viewer
 from fingerpost.surfaces.gateway.offers.pages import Hints
+from fingerpost.tasks import aside
 
 INVALID_PARAMS: Final = -32602
 INTERNAL: Final = -32603
@@ -101,6 +104,7 @@ class MaterialMethods:
                 raise not_found(request, uri)
             server, original = where
             result = await self._ask(request, exchange, shelf, server, {"uri": original}, record, uri=uri)
+        result = await aside(without_unseen, result)
         if uri != original:
             result = _readdressed(result, original, uri)
         return _kept_private(request, result) if request.modern else result
@@ -116,7 +120,7 @@ class MaterialMethods:
             _check_texts(request, "arguments", request.params.get("arguments"))
             server, original = where
             result = await self._ask(request, exchange, shelf, server, {"name": original}, record)
-        return await linked_prompt(result, shelf.collection, server)
+        return await linked_prompt(await aside(without_unseen, result), shelf.collection, server)
 
     async def complete(self, request: ClientRequest, exchange: Exchange) -> JsonObject:
         """`completion/complete`, from the server whose prompt or template it is about."""
@@ -260,14 +264,14 @@ def refusal_of(failed: ToolFailed, request: ClientRequest, uri: str | None) -> R
             code = INVALID_PARAMS
         elif not request.modern and code == INVALID_PARAMS and isinstance(data, Mapping) and "uri" in data:
             code = RESOURCE_NOT_FOUND
-    return Refusal(code, str(failed), slight(data))
+    return Refusal(code, shown(str(failed)), slight(data))
 
 
 def unavailable(failed: FingerpostError) -> Refusal:
     """Not the server's own answer: it could not be asked, or was too slow, or sent nonsense."""
     hint = f" ({failed.hint})" if failed.hint else ""
     data: JsonObject | None = {"server": failed.server} if isinstance(failed, ServerError) else None
-    return Refusal(INTERNAL, f"{failed}{hint}", data)
+    return Refusal(INTERNAL, shown(f"{failed}{hint}"), data)
 
 
 def _readdressed(result: JsonObject, original: str, uri: str) -> JsonObject:

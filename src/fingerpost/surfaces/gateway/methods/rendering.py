@@ -26,6 +26,13 @@ MOST_STRUCTURED: Final = 1024 * 1024  # bytes of data a client checks against th
 MOST_BLOCKS: Final = 1_000  # of other things than text, in a result that is cut
 MOST_ASKED: Final = 4 * 1024 * 1024  # bytes of what a server asks
 _NOT_TEXT: Final = frozenset({"blob", "data", "uri", "mimeType", "type", "_meta"})  # of blocks: for programs
+_TEXTS: Final[Mapping[str, frozenset[str]]] = {  # members of results, with what stays exact in each
+    "content": _NOT_TEXT,  # of tools
+    "structuredContent": frozenset(),
+    "description": frozenset(),  # of prompts
+    "messages": _NOT_TEXT,
+    "contents": _NOT_TEXT,  # of resources
+}
 _META: Final = "_meta"
 _CALL: Final = "fingerpost/call"
 # Of the outcome's metadata: what failed, and what a call that waits for a person needs.
@@ -38,21 +45,23 @@ async def rendered(outcome: Outcome, card: ToolCard | None, *, modern: bool, bud
     `budget`: how many tokens the structured content of a result that is cut may take.
     """
     if outcome.result is not None:
-        result = await aside(_without_unseen, outcome.result)
+        result = await aside(without_unseen, outcome.result)
         return await _answered(outcome, result, card, modern=modern, budget=budget)
     if outcome.code is not None:
-        raise Refusal(outcome.code, outcome.detail or outcome.content, slight(outcome.data))
+        raise Refusal(outcome.code, shown(outcome.detail or outcome.content), slight(outcome.data))
     if outcome.success:
         return _noted({"content": [_text(outcome.content)]}, outcome)
     return _failed(outcome)
 
 
-def _without_unseen(result: JsonObject) -> JsonObject:
-    """The result with unseen characters of its texts and data written out, as everywhere that models read."""
+def without_unseen(result: JsonObject) -> JsonObject:
+    """The result with unseen characters of its texts and data written out, as everywhere that models read.
+
+    For results of `tools/call`, `prompts/get` and `resources/read`.
+    """
     if result.get("resultType") == "input_required":
         return result
-    exact = {"content": _NOT_TEXT, "structuredContent": frozenset[str]()}
-    parts = {key: _shown_in(result[key], exact[key]) for key in exact if key in result}
+    parts = {key: _shown_in(result[key], exact) for key, exact in _TEXTS.items() if key in result}
     return result if all(parts[key] is result[key] for key in parts) else {**result, **parts}
 
 

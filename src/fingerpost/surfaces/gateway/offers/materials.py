@@ -14,6 +14,7 @@ from fingerpost.call.patterns import Fit, fits_exactly, fits_somehow
 from fingerpost.call.scopes import bounded_by
 from fingerpost.catalog.definition import shown_words
 from fingerpost.catalog.materials import Collection, Material, collect
+from fingerpost.catalog.names import shown
 from fingerpost.frozen import frozen
 from fingerpost.records import Effect, Materials, Principal, Scope, ServerState
 from fingerpost.router import Router
@@ -62,9 +63,13 @@ class Shelf:
         for material in self._of(kind):
             words = shown_words(material.definition)
             given = words if isinstance(words, Mapping) else material.definition
-            shown = conforming(given, _MODELS[kind], instead={"name": material.name})
-            if shown is not None:
-                yield f"{material.server}/{material.name}", encoded(shown)
+            made = conforming(given, _MODELS[kind], instead={"name": material.name})
+            if made is None:
+                continue
+            name = made.get("name")
+            if kind != "prompts" and isinstance(name, str):  # resources are asked for by their address
+                made = {**made, "name": shown(name)}
+            yield f"{material.server}/{material.name}", encoded(made)
 
     def _of(self, kind: Kind) -> Iterator[Material]:
         if kind == "resources":
