@@ -91,6 +91,7 @@ CHANGING: dict[str, Any] = {
     "/api/servers/files/switch": {"on": False},
     "/api/servers/files/reconnect": None,
     "/api/servers/files/breaker/reset": None,
+    "/api/servers/files/instructions/accept": {"fingerprint": "f"},
     "/api/pins/files/look/accept": {"fingerprint": "f"},
 }
 

@@ -1,4 +1,4 @@
-"""What changed in the definition of a tool, for a person to read before they accept it."""
+"""What changed in the definition of a tool or the words of a server, to be read before it is accepted."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Final
 
 from fingerpost.catalog import describe_change
 from fingerpost.catalog.fingerprint import essence
-from fingerpost.catalog.names import visible_json
+from fingerpost.catalog.names import visible, visible_json
 from fingerpost.frozen import frozen
-from fingerpost.records import JsonObject, Quarantined
+from fingerpost.records import ChangedInstructions, JsonObject, Quarantined
 
 _MOST_LINES: Final = 2_000  # comparing longer texts line by line takes too long
 
@@ -31,6 +31,25 @@ class DefinitionChange:
     seen: str  # the fingerprint to accept
 
 
+@frozen
+class InstructionsChange:
+    """What a server said of itself and says now; the lines of `diff` are as those of definitions."""
+
+    before: str
+    after: str
+    diff: tuple[str, ...]
+    seen: str  # the fingerprint to accept
+
+
+def instructions_change(changed: ChangedInstructions) -> InstructionsChange:
+    return InstructionsChange(
+        before=changed.before,
+        after=changed.after,
+        diff=text_difference(changed.before, changed.after),
+        seen=changed.fingerprint,
+    )
+
+
 def change_of(entry: Quarantined) -> DefinitionChange:
     """Takes a moment for long definitions: not for an event loop."""
     before, after = entry.pin.definition, entry.card.definition
@@ -48,6 +67,14 @@ def difference(before: JsonObject, after: JsonObject) -> tuple[str, ...]:
     old, new = _lines(before), _lines(after)
     if len(old) + len(new) > _MOST_LINES:
         return tuple(_by_path(before, after))
+    return tuple(unified_diff(old, new, "pinned", "now", n=3, lineterm=""))[2:]
+
+
+def text_difference(before: str, after: str) -> tuple[str, ...]:
+    """The difference of two texts, line by line; the one and then the other where they are very long."""
+    old, new = ([visible(line, keep="\t") for line in text.split("\n")] for text in (before, after))
+    if len(old) + len(new) > _MOST_LINES:
+        return () if old == new else (*(f"-{line}" for line in old), *(f"+{line}" for line in new))
     return tuple(unified_diff(old, new, "pinned", "now", n=3, lineterm=""))[2:]
 
 

@@ -1,4 +1,4 @@
-"""Servers: how each is doing, and a person's hand on it: off, on, connect anew, ask again."""
+"""Servers: how each is doing, and a person's hand on it: off, on, connect anew, accept its words."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Final
 from fingerpost.call.execution import BreakerState
 from fingerpost.errors import ServerError
 from fingerpost.frozen import frozen
-from fingerpost.records import Right, ServerState, ServerStatus, Transport
+from fingerpost.records import ChangedInstructions, Right, ServerState, ServerStatus, Transport
 from fingerpost.router import Router
 from fingerpost.store import Shut
 from fingerpost.surfaces.api.operation import ApiRequest, Operation, Problem
 from fingerpost.surfaces.api.resources.bounds import bounds_of
+from fingerpost.surfaces.api.resources.changes import InstructionsChange, instructions_change
+from fingerpost.surfaces.api.resources.pins import Acceptance
 from fingerpost.surfaces.api.resources.tools import Switch
 
 TAG: Final = "servers"
@@ -60,6 +62,7 @@ class ServerLine:
     retry_in: float | None = None
     breaker: BreakerLine
     switched_off: Switched | None = None  # None: nobody did, while it ran
+    instructions_change: InstructionsChange | None = None  # what it says of itself, to be accepted
     stderr_tail: str = ""
 
 
@@ -131,6 +134,14 @@ def operations(router: Router) -> tuple[Operation, ...]:
             answer=servers.reset,
             problems=(404,),
         ),
+        managing(
+            "/instructions/accept",
+            "accept_instructions",
+            "Trust what a server now says of itself; it is passed on again",
+            answer=servers.accept_instructions,
+            body=Acceptance,
+            problems=(404, 409),
+        ),
     )
 
 
@@ -170,6 +181,23 @@ class Servers:
         self._router.calls.runner.reset_breaker(name)
         return self._line(self._router.servers.status(name))
 
+    async def accept_instructions(self, request: ApiRequest) -> ServerLine:
+        wanted: Acceptance = request.body
+        name = self._name(request)
+        changed = self._changed_instructions(name)
+        if changed is None:
+            detail = f"Nothing that {name} says of itself waits to be accepted."
+            raise Problem(404, "Nothing to accept", detail)
+        if wanted.fingerprint != changed.fingerprint:
+            detail = f"{name} says something else than when it was shown. Look at the new difference."
+            raise Problem(409, "The text changed once more", detail, fingerprint=changed.fingerprint)
+        by = request.principal.name
+        await self._router.accept_instructions(name, by=by, fingerprint=changed.fingerprint)
+        return self._line(self._router.servers.status(name))
+
+    def _changed_instructions(self, name: str) -> ChangedInstructions | None:
+        return next((one for one in self._router.catalog.changed_instructions if one.server == name), None)
+
     def _name(self, request: ApiRequest) -> str:
         name = request.path["server"]
         known = [status.name for status in self._theirs(request)]
@@ -194,6 +222,7 @@ class Servers:
         name = status.name
         off = self._router.shutters.of(Shut.SERVER, name)
         breaker = self._router.calls.runner.breakers.get(name)
+        changed = self._changed_instructions(name)
         return ServerLine(
             name=name,
             on=off is None and status.state is not ServerState.DISABLED,
@@ -219,5 +248,6 @@ class Servers:
                 retry_in=breaker.retry_in,
             ),
             switched_off=None if off is None else Switched(by=off.by, at=off.at, reason=off.reason),
+            instructions_change=None if changed is None else instructions_change(changed),
             stderr_tail=status.stderr_tail,
         )

@@ -4,6 +4,7 @@ import {
   Bidi,
   Button,
   Code,
+  Diff,
   Empty,
   Facts,
   Page,
@@ -21,6 +22,7 @@ import {
   visible,
 } from "../ui.js";
 import { post } from "../api.js";
+import { changeOf } from "./approvals.js";
 import { useAct } from "./paging.js";
 import { Switch } from "./switch.js";
 
@@ -76,7 +78,7 @@ const linkTo = (server) => `#/servers/${encodeURIComponent(server.name)}`;
 const COLUMNS = [
   { key: "name", title: "Server", render: (row) => html`<strong>${row.name}</strong>` },
   { key: "state", title: "State", render: (row) => html`<${StateBadge} server=${row} />` },
-  { key: "reason", title: "Why", class: "wide-cell", render: (row) => (row.reason ? html`<${Bidi} text=${row.reason} />` : null) },
+  { key: "reason", title: "Why", class: "wide-cell", render: (row) => html`<${Why} server=${row} />` },
   { key: "tools", title: "Tools", align: "end", render: (row) => number(row.tools) },
   { key: "transport", title: "By", class: "nowrap roomy", render: (row) => row.transport.replace("_", " ") },
   { key: "latency", title: "Latency", align: "end", class: "nowrap roomy", render: (row) => duration(row.latency) },
@@ -87,6 +89,11 @@ const COLUMNS = [
 function StateBadge({ server }) {
   const { tone, words } = STATES[server.on ? server.state : "disabled"] ?? { tone: "plain", words: server.state };
   return html`<${Badge} tone=${tone}>${words}<//>`;
+}
+
+function Why({ server }) {
+  return html`${server.instructions_change ? html`<${Badge} tone="warn">its words changed, to review<//> ` : null}
+    ${server.reason ? html`<${Bidi} text=${server.reason} />` : null}`;
 }
 
 const isClosed = (breaker) => breaker.state === "closed";
@@ -120,6 +127,9 @@ function Server({ name, me }) {
     <p class="crumbs"><a href="#/servers">Servers</a> / <${Code}>${name}<//></p>
     <div class="badges"><${StateBadge} server=${data} />${isClosed(data.breaker) ? null : html` <${BreakerBadge} breaker=${data.breaker} />`}</div>
     <${Trouble} server=${data} />
+    ${data.instructions_change
+      ? html`<${ChangedInstructions} path=${path} server=${data} manages=${me?.rights?.includes("manage")} onDone=${reload} />`
+      : null}
     ${me?.rights?.includes("manage") ? html`<${Actions} path=${path} server=${data} onDone=${reload} />` : null}
     <${Facts}
       rows=${[
@@ -165,6 +175,25 @@ function Trouble({ server }) {
     ${what ? html`<p><strong>What to do:</strong> <${Bidi} text=${what} /></p>` : null}
     ${server.retry_in ? html`<p class="faint">Fingerpost tries again by itself in about ${duration(server.retry_in * 1000)}.</p>` : null}
   </div>`;
+}
+
+function ChangedInstructions({ path, server, manages, onDone }) {
+  const { busy, error, run } = useAct();
+  const accept = async () => {
+    const accepted = { fingerprint: server.instructions_change.seen }; // what was read, not what may be there by now
+    const done = await run(async () => (await post(`${path}/instructions/accept`, accepted)) ?? true);
+    if (done !== undefined) toast(`What ${server.name} says of itself is passed on again`, "good");
+    onDone(); // also when it was refused: the text may have changed once more
+  };
+  return html`<section class="change">
+    <h2>What it says of itself changed since it was trusted</h2>
+    <p>Until a person accepts the change, no model is told these instructions. Read what is new.</p>
+    <${Diff} ...${changeOf(server.instructions_change)} />
+    ${error ? html`<${Problem} error=${error} />` : null}
+    ${manages
+      ? html`<${Button} tone="main" busy=${busy} onClick=${accept}>Accept the change<//>`
+      : html`<p class="faint">Accepting takes a key with the right “manage”.</p>`}
+  </section>`;
 }
 
 function Actions({ path, server, onDone }) {
