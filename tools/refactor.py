@@ -38,6 +38,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import threading
 import tomllib
 from collections import defaultdict
@@ -124,6 +125,9 @@ def _parse(source: str) -> ast.Module:
     return ast.parse(source)
 
 
+Found = dict[Path, list[Edit]]
+
+
 def find_definition(source: str, qualified: str) -> Place | None:
     """Where `Class.method(parameter)` is defined in this source."""
     match = re.fullmatch(r"([\w.]+?)(?:\((\w+)\))?", qualified)
@@ -182,7 +186,7 @@ def _place_of_name(source: str, node: ast.AST, name: str) -> Place:
     if isinstance(node, ast.Attribute):
         line = node.end_lineno or line
         return _place(source, line, (node.end_col_offset or 0) - len(name.encode()))
-    if isinstance(node, ast.Name | ast.arg):
+    if isinstance(node, ast.Name | ast.arg | ast.alias):
         return _place(source, line, node.col_offset)
     text = source.splitlines()[line - 1]
     found = re.compile(rf"\b(?:class|def)\s+({re.escape(name)})\b").search(text)
@@ -315,80 +319,178 @@ def _read_place(found: Mapping[str, int]) -> Place:
     return Place(found["line"], found["character"])
 
 
-class Words:
-    """Which files hold a word, and what it means in one of them."""
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One place where a word is used; the kind "other" says that it may mean something else."""
 
-    def __init__(self) -> None:
+    path: Path
+    node: ast.AST
+    kind: str
+
+
+class Words:
+    """Every use of the words of a table, so that clear cases need no language server."""
+
+    def __init__(self, words: set[str]) -> None:
         self._texts = {path: path.read_text() for path in code_files()}
-        self._files: dict[str, set[Path]] = defaultdict(set)
+        self._uses: dict[str, list[Use]] = defaultdict(list)
+        self._callees: dict[str, set[str]] = defaultdict(set)
+        self._importers: dict[tuple[str, str], set[Path]] = defaultdict(set)
+        self._defined: set[str] = set()
         self._imported: set[str] = set()
         self._bases: set[str] = set()
         for path, text in self._texts.items():
-            for word in set(re.findall(r"[A-Za-z_]\w*", text)):
-                self._files[word].add(path)
-            for node in ast.walk(_parse(text)):
-                if isinstance(node, ast.ImportFrom):
-                    self._imported.update(alias.name for alias in node.names)
-                elif isinstance(node, ast.ClassDef):
-                    self._bases.update(ast.unparse(base).split("[")[0] for base in node.bases)
+            self._read(path, _parse(text), words)
+        self._foreign = _read_foreign_words(words)
 
-    def find_local(self, path: Path, qualified: str, name: str) -> list[Edit] | None:
-        """The edits for a name that is used in this file alone with one meaning; else None."""
+    def _read(self, path: Path, tree: ast.Module, words: set[str]) -> None:
+        top = {
+            id(node)
+            for statement in tree.body
+            if isinstance(statement, ast.Assign | ast.AnnAssign)
+            for node in ast.walk(statement)
+        }
+        for outer in ast.walk(tree):
+            for node in ast.iter_child_nodes(outer):
+                for word, kind in _read_words(outer, node, top):
+                    if word in words:
+                        self._uses[word].append(Use(path, node, kind))
+                self._note(path, node)
+
+    def _note(self, path: Path, node: ast.AST) -> None:
+        if isinstance(node, ast.ImportFrom):
+            self._imported.update(alias.name for alias in node.names)
+            for alias in node.names:
+                self._importers[node.module or "", alias.name].add(path)
+        elif isinstance(node, ast.ClassDef):
+            self._bases.update(ast.unparse(base).split("[")[0] for base in node.bases)
+            self._defined.add(node.name)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            self._defined.add(node.name)
+        elif isinstance(node, ast.Call):
+            callee = ast.unparse(node.func).rpartition(".")[2]
+            for keyword in node.keywords:
+                self._callees[keyword.arg or ""].add(callee)
+
+    def find(self, path: Path, qualified: str, name: str) -> Found | None:
+        """The edits for a name whose uses are clear without types; else None."""
+        if "(" in qualified:
+            return self._find_parameter(path, qualified, name)
         *outer, old = qualified.split(".")
-        source = self._texts[path]
-        tree = _parse(source)
-        if "(" in qualified or len(outer) > 1 or not self._is_local(path, tree, outer, old):
+        if not outer:
+            return self._find_top(path, old, name)
+        if len(outer) > 1 or self._is_inherited(path, outer[0]):
             return None
-        uses = list(_find_uses(tree, old))
-        kinds = ("member", "method") if outer else ("name", "definition")
-        if uses and all(kind in kinds for _, kind in uses):
-            return [_edit(source, node, old, name) for node, _ in uses]
-        return None
+        private = old.startswith("_") and not old.startswith("__") and old not in self._imported
+        uses = [use for use in self._uses[old] if use.path == path or not private]
+        definitions = [use for use in uses if use.kind in ("definition", "method")]
+        clear = len(definitions) == 1 and all(use.kind in ("member", "method") for use in uses)
+        if not clear or (not private and old in self._foreign):
+            return None
+        return self._edit(uses, old, name)
 
-    def _is_local(self, path: Path, tree: ast.Module, outer: list[str], name: str) -> bool:
-        if outer:
-            owner = next(node for node in _definitions(tree, outer[0]) if isinstance(node, ast.ClassDef))
-            if owner.bases or owner.name in self._bases:
-                return False
-        private = name.startswith("_") and not name.startswith("__") and name not in self._imported
-        return private or self._files[name] == {path}
+    def _find_top(self, path: Path, old: str, name: str) -> Found | None:
+        """Follow the imports of a name at the top of a module."""
+        uses: list[Use] = []
+        todo, seen = [path], {path}
+        while todo:
+            file = todo.pop()
+            for use in self._uses[old]:
+                if use.path == file and use.kind == "member":
+                    continue
+                if use.path == file and use.kind not in ("name", "definition", "alias"):
+                    return None
+                if use.path == file:
+                    uses.append(use)
+            module = _dotted_name(file)
+            package, _, last = module.rpartition(".")
+            if self._importers[package, last]:
+                return None
+            for importer in self._importers[module, old] - seen:
+                seen.add(importer)
+                todo.append(importer)
+        definitions = [use for use in uses if use.kind == "definition"]
+        return self._edit(uses, old, name) if len(definitions) == 1 else None
+
+    def _is_inherited(self, path: Path, owner: str) -> bool:
+        tree = _parse(self._texts[path])
+        found = next((node for node in _definitions(tree, owner) if isinstance(node, ast.ClassDef)), None)
+        return found is None or bool(found.bases) or owner in self._bases
+
+    def _find_parameter(self, path: Path, qualified: str, name: str) -> Found | None:
+        """Clear if no call names the parameter, and no inner function has one of the same name."""
+        owner, _, old = qualified.rstrip(")").partition("(")
+        callees = self._callees[old]
+        *outer, function = owner.split(".")
+        if len(outer) > 1 or (outer and self._is_inherited(path, outer[0])):
+            return None
+        called = outer[-1] if function == "__init__" else function
+        if called in callees or "cls" in callees or callees - self._defined or function == "__new__":
+            return None
+        scope: ast.AST = _parse(self._texts[path])
+        for part in (*outer, function):
+            scope = next(node for node in _definitions(scope, part) if hasattr(node, "body"))
+        uses: list[Use] = []
+        for node in ast.walk(scope):
+            if isinstance(node, ast.arg) and node.arg == old:
+                uses.append(Use(path, node, "definition"))
+            elif isinstance(node, ast.Name) and node.id == old:
+                uses.append(Use(path, node, "name"))
+            elif isinstance(node, ast.Nonlocal | ast.ExceptHandler | ast.MatchAs):
+                return None
+        if len([use for use in uses if use.kind == "definition"]) != 1:
+            return None
+        return self._edit(uses, old, name)
+
+    def _edit(self, uses: list[Use], old: str, name: str) -> Found:
+        found: Found = defaultdict(list)
+        for use in uses:
+            found[use.path].append(_edit(self._texts[use.path], use.node, old, name))
+        return dict(found)
 
 
-def _find_uses(tree: ast.Module, name: str) -> Iterator[tuple[ast.AST, str]]:
-    """Every use of a name and its kind; "other" says that it may mean several things."""
-    definitions = 0
-    for outer in ast.walk(tree):
-        for node in ast.iter_child_nodes(outer):
-            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
-                definitions += 1
-                kind = "definition" if isinstance(outer, ast.Module) else "method"
-                known = isinstance(outer, ast.Module | ast.ClassDef)
-                yield node, kind if known and definitions == 1 else "other"
-            elif isinstance(node, ast.Name) and node.id == name:
-                plain = isinstance(node.ctx, ast.Load) or _is_top(tree, node)
-                yield node, "name" if plain else "other"
-            elif isinstance(node, ast.Attribute) and node.attr == name:
-                yield node, "member" if isinstance(node.ctx, ast.Load) else "other"
-            elif _is_other_use(node, name):
-                yield node, "other"
+def _dotted_name(path: Path) -> str:
+    relative = path.relative_to(ROOT / "src" if path.is_relative_to(ROOT / "src") else ROOT)
+    return _dotted(str(relative))
 
 
-def _is_top(tree: ast.Module, name: ast.Name) -> bool:
-    return any(name in ast.walk(node) for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign))
+def _read_words(outer: ast.AST, node: ast.AST, top: set[int]) -> Iterator[tuple[str, str]]:
+    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        inner = "method" if isinstance(outer, ast.ClassDef) else "other"
+        yield node.name, "definition" if isinstance(outer, ast.Module) else inner
+    elif isinstance(node, ast.Name):
+        yield (
+            node.id,
+            "name" if isinstance(node.ctx, ast.Load) else ("definition" if id(node) in top else "other"),
+        )
+    elif isinstance(node, ast.Attribute):
+        yield node.attr, "member" if isinstance(node.ctx, ast.Load) else "other"
+    elif isinstance(node, ast.alias):
+        yield node.name, "alias" if node.asname is None else "other"
+        yield node.asname or "", "other"
+    elif isinstance(node, ast.arg | ast.keyword):
+        yield node.arg or "", "other"
+    elif isinstance(node, ast.Global | ast.Nonlocal):
+        yield from ((name, "other") for name in node.names)
+    elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar):
+        yield node.name or "", "other"
+    elif (
+        isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and not isinstance(outer, ast.Expr)
+        and re.fullmatch(r"[\w.\[\], |]+", node.value)
+    ):
+        yield from ((word, "other") for word in re.findall(r"[A-Za-z_]\w*", node.value))
 
 
-def _is_other_use(node: ast.AST, name: str) -> bool:
-    if isinstance(node, ast.arg | ast.keyword):
-        return node.arg == name
-    if isinstance(node, ast.alias):
-        return name in (node.asname, node.name)
-    if isinstance(node, ast.Global | ast.Nonlocal):
-        return name in node.names
-    if isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar):
-        return node.name == name
-    if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" not in node.value:
-        return re.search(rf"(?<![`\w]){re.escape(name)}(?![`\w])", node.value) is not None
-    return False
+def _read_foreign_words(words: set[str]) -> set[str]:
+    """Which of these words libraries use as names of functions or attributes."""
+    found: set[str] = set()
+    pattern = re.compile(r"(?:def |\.|^[ \t]+)([A-Za-z_]\w*)", re.MULTILINE)
+    for folder in {sysconfig.get_path("purelib"), sysconfig.get_path("stdlib")}:
+        for path in Path(folder).rglob("*.py"):
+            found.update(words.intersection(pattern.findall(path.read_text(errors="replace"))))
+    return found
 
 
 def _edit(source: str, node: ast.AST, old: str, new: str) -> Edit:
@@ -396,21 +498,20 @@ def _edit(source: str, node: ast.AST, old: str, new: str) -> Edit:
     return Edit(start, Place(start.line, start.column + len(old)), new)
 
 
-Found = dict[Path, list[Edit]]
-
-
 class Finder:
     """Finds the references of every name in a table, with several language servers."""
 
     def __init__(self, names: Mapping[str, str], servers: int = 2) -> None:
         self._names = sorted(names.items())
-        self._words = Words()
         self._servers = servers
         self.found: dict[str, Found] = {}
         self.problems: list[str] = []
 
     def run(self) -> None:
         remote: list[tuple[str, str, Path, Place]] = []
+        words = Words(
+            {re.split(r"[.(]", where.rpartition(":")[2].rstrip(")"))[-1] for where, _ in self._names}
+        )
         for where, name in self._names:
             module, _, qualified = where.partition(":")
             path = path_of(module) if not module.startswith("/") else ROOT / module[1:]
@@ -419,8 +520,8 @@ class Finder:
                 self.problems.append(f"{where}: no such definition")
             elif clash := _find_clash(path.read_text(), qualified, name):
                 self.problems.append(f"{where}: {clash}")
-            elif edits := self._words.find_local(path, qualified, name):
-                self.found[where] = {path: edits}
+            elif edits := words.find(path, qualified, name):
+                self.found[where] = edits
             else:
                 remote.append((where, name, path, place))
         print(f"{len(self.found)} by their syntax, {len(remote)} through pyright", flush=True)
