@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
+import socket
+from asyncio.selector_events import BaseSelectorEventLoop
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -129,6 +131,85 @@ async def test_no_endpoint_in_an_odd_place_is_used(endpoint: str, address: str, 
         said = await refusal(server, OAuthSpec(client_id="by-hand") if registered else None)
     assert f"it pointed to {address} " in said
     assert "was not followed" in said
+
+
+# A cloud's metadata service outside of the link-local ranges, by other protocols' addresses, and by name.
+CREDENTIALS = (
+    "https://[fd00:ec2::254]/x",
+    "https://[fe80::1]/x",
+    "https://[64:ff9b::a9fe:a9fe]/x",
+    "https://[2002:a9fe:a9fe::1]/x",
+    "https://100.100.100.200/x",
+    "https://metadata.google.internal/x",
+    "https://id.example/x",  # a name that stands for such an address
+)
+LOOKED_UP = ("metadata.google.internal", "id.example")
+
+
+@pytest.fixture
+def connected_to(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Names stand for 169.254.169.254 here; the hosts that connections were tried to."""
+    tried = list[str]()
+    really = socket.getaddrinfo
+
+    def look_up(host: Any, *args: Any, **named: Any) -> Any:
+        name = host.decode() if isinstance(host, bytes) else host
+        return really("169.254.169.254" if name in LOOKED_UP else host, *args, **named)
+
+    connect = BaseSelectorEventLoop.sock_connect
+
+    async def sock_connect(self: Any, sock: Any, address: Any) -> None:
+        tried.append(address[0])
+        await connect(self, sock, address)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(BaseSelectorEventLoop, "sock_connect", sock_connect)
+    yield tried
+
+
+@proves("H13", "X14")
+@pytest.mark.parametrize("address", CREDENTIALS)
+@pytest.mark.parametrize(
+    "place", ["resource metadata", "authority", "token_endpoint", "registration_endpoint"]
+)
+async def test_no_sign_in_leads_to_where_clouds_keep_credentials(
+    address: str, place: str, connected_to: list[str]
+) -> None:
+    async with hostile() as server:
+        if place == "resource metadata":
+            server.challenge = address
+        elif place == "authority":
+            server.authorities = [address]
+        else:
+            server.metadata = {place: address}
+        said = await refusal(server)
+    assert "was not followed: link-local and metadata addresses" in said
+    assert set(connected_to) <= {"127.0.0.1"}
+
+
+@proves("H13", "X14")
+@pytest.mark.parametrize("address", CREDENTIALS)
+async def test_no_token_is_renewed_where_clouds_keep_credentials(
+    address: str, connected_to: list[str]
+) -> None:
+    authority, tokens = Authority(), MemoryTokens()
+    authority.lifetime = -1  # to be renewed at once
+    async with protected(authority) as url:
+        spec = Server.http("locked", url)
+        await login(spec, tokens, open_browser=person, timeout=PATIENCE)
+        kept = json.loads(tokens.entries["locked"])
+        kept["authority"]["token_endpoint"] = address
+        await tokens.put("locked", json.dumps(kept).encode())
+        async with pool(spec, tokens=tokens) as servers:
+            assert "needs signing in (HTTP 401)" in (servers.status("locked").reason or "")
+    assert set(connected_to) <= {"127.0.0.1"}
+
+
+@proves("H13", "X14")
+async def test_nobody_signs_in_to_a_server_at_such_an_address_unless_it_is_wanted() -> None:
+    spec = Server.http("cloud", "http://169.254.169.254/mcp")
+    with pytest.raises(ServerUnavailable, match="link-local"):
+        await login(spec, MemoryTokens(), open_browser=agreeing, timeout=PATIENCE)
 
 
 def agreeing(url: str) -> None:

@@ -22,6 +22,7 @@ from fingerpost.records import ServerSpec
 from fingerpost.servers.failures import from_exception, readable
 from fingerpost.servers.http import HttpStack
 from fingerpost.servers.oauth import Keeper, SignIn, TokenBook, metadata
+from fingerpost.servers.redirects import check_address
 from fingerpost.servers.wary import WarySignIn, check_lead
 
 PERSON_SECONDS = 300.0
@@ -55,6 +56,7 @@ async def login(
     keeper = Keeper(tokens, spec.name, SignIn(address=spec.url))
     try:
         with anyio.fail_after(timeout):
+            await check_address(spec)
             await _go_through(spec, spec.url, keeper, open_browser)
     except TimeoutError:
         message = f"nobody signed in to {spec.name} within {timeout:g} s"
@@ -75,7 +77,7 @@ async def _go_through(
         keeper.sign_in.client = _known_client(spec, callback.address)
 
         async def send_person(url: str) -> None:
-            check_lead(url, "to authorize", address)
+            await check_lead(url, "to authorize", address)
             await anyio.to_thread.run_sync(open_browser, url)
 
         flow = WarySignIn(

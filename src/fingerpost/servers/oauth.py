@@ -25,7 +25,7 @@ from pydantic import AnyUrl, BaseModel, ValidationError
 
 from fingerpost.records import OAuthSpec, ServerSpec
 from fingerpost.redaction import remember
-from fingerpost.servers.leads import why_not
+from fingerpost.servers.leads import why_not_connect
 
 
 class TokenBook(Protocol):
@@ -111,7 +111,7 @@ async def stored_sign_in(spec: ServerSpec, book: TokenBook | None) -> httpx2.Aut
         return None
     # Nor is it renewed where no sign-in would lead today: one from before that was looked at.
     renewed_at = None if sign_in.authority is None else httpx2.URL(str(sign_in.authority.token_endpoint))
-    if renewed_at is not None and why_not(renewed_at, server=httpx2.URL(spec.url)) is not None:
+    if renewed_at is not None and await why_not_connect(renewed_at, server=httpx2.URL(spec.url)) is not None:
         return None
     sign_in.protect()
     return _Bearer(

@@ -9,7 +9,7 @@ from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.exceptions import OAuthFlowError
 from mcp.shared.auth import OAuthMetadata
 
-from fingerpost.servers.leads import why_not
+from fingerpost.servers.leads import why_not_connect
 
 LONGEST_ADDRESS = 200
 
@@ -25,7 +25,7 @@ class WarySignIn(OAuthClientProvider):
             outgoing = await anext(flow)
             while True:
                 if outgoing is not request:
-                    self._look_at(outgoing)
+                    await self._look_at(outgoing)
                 response = yield outgoing
                 outgoing = await flow.asend(response)
         except StopAsyncIteration:
@@ -35,18 +35,18 @@ class WarySignIn(OAuthClientProvider):
 
     async def _perform_authorization(self) -> httpx2.Request:
         if self.context.oauth_metadata is not None:
-            check_authority(self.context.oauth_metadata, self.context.server_url)
+            await check_authority(self.context.oauth_metadata, self.context.server_url)
         return await super()._perform_authorization()
 
-    def _look_at(self, outgoing: httpx2.Request) -> None:
+    async def _look_at(self, outgoing: httpx2.Request) -> None:
         if outgoing.method == "GET" and _is_same_place(outgoing.url, httpx2.URL(self.context.server_url)):
             return  # its own documents are read where the server is
         if self.context.oauth_metadata is not None:
-            check_authority(self.context.oauth_metadata, self.context.server_url)
-        check_lead(str(outgoing.url), "for its sign-in", self.context.server_url)
+            await check_authority(self.context.oauth_metadata, self.context.server_url)
+        await check_lead(str(outgoing.url), "for its sign-in", self.context.server_url)
 
 
-def check_authority(authority: OAuthMetadata, server: str) -> None:
+async def check_authority(authority: OAuthMetadata, server: str) -> None:
     """Raises `OAuthFlowError` for an authority nobody should sign in at."""
     endpoints = {
         "to authorize": authority.authorization_endpoint,
@@ -55,7 +55,7 @@ def check_authority(authority: OAuthMetadata, server: str) -> None:
     }
     for purpose, endpoint in endpoints.items():
         if endpoint is not None:
-            check_lead(str(endpoint), purpose, server)
+            await check_lead(str(endpoint), purpose, server)
     # The MCP specification: where this is absent there is no PKCE, and clients refuse to go on. Without it
     # whoever gets hold of the code on its way back has the token.
     methods = authority.code_challenge_methods_supported or []
@@ -68,10 +68,10 @@ def check_authority(authority: OAuthMetadata, server: str) -> None:
         raise OAuthFlowError(message)
 
 
-def check_lead(address: str, purpose: str, server: str) -> None:
+async def check_lead(address: str, purpose: str, server: str) -> None:
     """Raises `OAuthFlowError` for an address that is not to be followed."""
     url = httpx2.URL(address)
-    why = why_not(url, server=httpx2.URL(server))
+    why = await why_not_connect(url, server=httpx2.URL(server))
     if why is not None:
         message = f"it pointed to {_shown(url)} {purpose}, which was not followed: {why}"
         raise OAuthFlowError(message)
