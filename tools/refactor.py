@@ -186,6 +186,8 @@ def _place_of_name(source: str, node: ast.AST, name: str) -> Place:
     if isinstance(node, ast.Attribute):
         line = node.end_lineno or line
         return _place(source, line, (node.end_col_offset or 0) - len(name.encode()))
+    if isinstance(node, ast.Constant):
+        return _place(source, line, node.col_offset + 1)
     if isinstance(node, ast.Name | ast.arg | ast.alias):
         return _place(source, line, node.col_offset)
     text = source.splitlines()[line - 1]
@@ -404,8 +406,11 @@ class Words:
                     uses.append(use)
             module = _dotted_name(file)
             package, _, last = module.rpartition(".")
-            if self._importers[package, last]:
-                return None
+            uses += [
+                use
+                for use in self._uses[old]
+                if use.path in self._importers[package, last] and _is_attribute_of(use.node, last)
+            ]
             for importer in self._importers[module, old] - seen:
                 seen.add(importer)
                 todo.append(importer)
@@ -449,9 +454,24 @@ class Words:
         return dict(found)
 
 
+def _is_attribute_of(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == name
+
+
 def _dotted_name(path: Path) -> str:
     relative = path.relative_to(ROOT / "src" if path.is_relative_to(ROOT / "src") else ROOT)
     return _dotted(str(relative))
+
+
+def _is_cast_target(call: ast.Call, node: ast.AST) -> bool:
+    """Whether this is the "Name" of `cast("Name", value)`."""
+    return (
+        isinstance(node, ast.Constant)
+        and call.args[:1] == [node]
+        and isinstance(call.func, ast.Name)
+        and call.func.id == "cast"
+        and str(node.value).isidentifier()
+    )
 
 
 def _read_words(outer: ast.AST, node: ast.AST, top: set[int]) -> Iterator[tuple[str, str]]:
@@ -468,6 +488,8 @@ def _read_words(outer: ast.AST, node: ast.AST, top: set[int]) -> Iterator[tuple[
     elif isinstance(node, ast.alias):
         yield node.name, "alias" if node.asname is None else "other"
         yield node.asname or "", "other"
+    elif isinstance(outer, ast.Call) and _is_cast_target(outer, node):
+        yield str(cast("ast.Constant", node).value), "name"
     elif isinstance(node, ast.arg | ast.keyword):
         yield node.arg or "", "other"
     elif isinstance(node, ast.Global | ast.Nonlocal):
