@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from fingerpost.surfaces.cli.profiles import profiles as command
+from fingerpost.surfaces.cli.server_commands import profiles as command
 from tests import warm
 from tests.programs import PATH
 from tests.requirements import proves

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from fingerpost.errors import ConfigError
 from fingerpost.events import KeyChanged
 from fingerpost.store import Store
-from fingerpost.surfaces.cli.keys import keys
+from fingerpost.surfaces.cli.server_commands import keys
 from tests.requirements import proves
 
 

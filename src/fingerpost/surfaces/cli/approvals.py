@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from dataclasses import replace
+from getpass import getuser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import anyio.to_thread
 import click
 
-from fingerpost.surfaces.cli.commands import repeatable
-from fingerpost.surfaces.cli.options import for_people, house_options
+from fingerpost.call.approvals import Approvals, Settled, why_only_once
+from fingerpost.catalog.names import visible_json
+from fingerpost.records import Decision, utc_now
+from fingerpost.records.codec import to_plain
+from fingerpost.redaction import scrub_json, secret_paths
+from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run, with_store
+from fingerpost.surfaces.cli.options import repeatable
+from fingerpost.surfaces.cli.pairs import read_pairs
+from fingerpost.surfaces.cli.permission import show_pending
+from fingerpost.surfaces.cli.screen import count, output, plain, print_json, print_lines, table
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from fingerpost.call.approvals import Approvals, Settled
     from fingerpost.records import Pending
     from fingerpost.settings import Settings
     from fingerpost.store import Store
@@ -23,48 +35,15 @@ R = TypeVar("R")
 NOT_WAITING = 1
 
 
-_seen_option = click.option(
-    "--seen", is_flag=True, help="You have read the exact call (`approvals show ID`)."
-)
-
-
-@click.group(invoke_without_command=True)
-@house_options
-@click.pass_context
-def approvals(ctx: click.Context, config: Path | None, servers: Path | None, as_json: bool) -> int | None:
-    """Approve, edit or reject calls that wait for you.
-
-    A call the policy asks about waits until somebody decides or its time is
-    over. An approval is good for that one exact call, once, for a few minutes.
-    The first decision stands; whoever comes later is told what it was.
-
-    \b
-    Examples:
-      fingerpost approvals                             what waits, secrets masked
-      fingerpost approvals show apr_019a…              exactly what would run
-      fingerpost approvals approve apr_019a…           let it run, once
-      fingerpost approvals edit apr_019a… path=b.txt   change it, then let it run
-      fingerpost approvals reject apr_019a… --reason "use the staging project"
-    """
-    if ctx.invoked_subcommand is not None:
-        return None
+def list_approvals(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """Approve, edit or reject calls that wait for you."""
     waiting = _ask_store(config, servers, lambda kept: kept.waiting())
     _show_list(waiting, as_json=as_json)
     return 0
 
 
-@approvals.command()
-@click.argument("pending_id", metavar="ID")
-@house_options
-def show(pending_id: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
-    """Show everything about one call that waits, or waited.
-
-    What waits is shown exactly as it would run, also what looks like a secret.
-
-    \b
-    Example:
-      fingerpost approvals show apr_019a…
-    """
+def show_approval(*, pending_id: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """Show everything about one call that waits, or waited."""
     pending = _ask_store(config, servers, lambda kept: kept.get(pending_id))
     if pending is None:
         return _unknown(pending_id)
@@ -72,17 +51,8 @@ def show(pending_id: str, config: Path | None, servers: Path | None, as_json: bo
     return 0
 
 
-@approvals.command()
-@click.argument("pending_id", metavar="ID")
-@click.option(
-    "--for-conversation",
-    is_flag=True,
-    help="Also allow its caller's further calls on the same target in this conversation, for a while.",
-)
-@_seen_option
-@house_options
-@for_people
-def approve(
+def approve_call(
+    *,
     pending_id: str,
     for_conversation: bool,
     seen: bool,
@@ -90,25 +60,11 @@ def approve(
     servers: Path | None,
     as_json: bool,
 ) -> int:
-    """Let a waiting call run: exactly as it is, once.
-
-    Where the list does not show all of a call, because it is long or a part looks like
-    a secret, the exact call is shown first and you are asked; in a script say --seen.
-
-    \b
-    Examples:
-      fingerpost approvals approve apr_019a…
-      fingerpost approvals approve apr_019a… --for-conversation
-    """
-    from fingerpost.records import Decision
-    from fingerpost.surfaces.cli.screen import plain
-
+    """Let a waiting call run: exactly as it is, once."""
     by = _person()
     notes: list[str] = []
 
     async def settle(kept: Approvals, pending: Pending) -> Settled:
-        from fingerpost.call.approvals import why_only_once
-
         await _check_read(pending, seen=seen)
         why = why_only_once(pending) if for_conversation else None
         if why is not None:
@@ -125,22 +81,10 @@ def approve(
     return _report(pending_id, settled, as_json=as_json)
 
 
-@approvals.command()
-@click.argument("pending_id", metavar="ID")
-@click.option("--reason", metavar="TEXT", help="Why not; the model is told, so that it can do better.")
-@house_options
-@for_people
-def reject(
-    pending_id: str, reason: str | None, config: Path | None, servers: Path | None, as_json: bool
+def reject_call(
+    *, pending_id: str, reason: str | None, config: Path | None, servers: Path | None, as_json: bool
 ) -> int:
-    """Refuse a waiting call, and say why.
-
-    \b
-    Example:
-      fingerpost approvals reject apr_019a… --reason "use the staging project"
-    """
-    from fingerpost.records import Decision
-
+    """Refuse a waiting call, and say why."""
     by = _person()
 
     async def work(kept: Approvals) -> Settled | None:
@@ -151,13 +95,8 @@ def reject(
     return _report(pending_id, _ask_store(config, servers, work), as_json=as_json)
 
 
-@approvals.command()
-@click.argument("pending_id", metavar="ID")
-@click.argument("changes", nargs=-1, required=True, metavar="KEY=VALUE...")
-@_seen_option
-@house_options
-@for_people
-def edit(
+def edit_call(
+    *,
     pending_id: str,
     changes: tuple[str, ...],
     seen: bool,
@@ -165,23 +104,7 @@ def edit(
     servers: Path | None,
     as_json: bool,
 ) -> int:
-    """Change arguments of a waiting call, then let it run once.
-
-    KEY=VALUE gives text, KEY:=JSON gives JSON; KEY:=null leaves an optional one
-    out. The tool's server is asked for its schema, and the arguments must fit it:
-    a name that the tool does not know is refused.
-
-    \b
-    Examples:
-      fingerpost approvals edit apr_019a… path=b.txt
-      fingerpost approvals edit apr_019a… limit:=3 comment:=null
-    """
-    from dataclasses import replace
-
-    from fingerpost.records import Decision
-    from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run
-    from fingerpost.surfaces.cli.pairs import read_pairs
-
+    """Change arguments of a waiting call, then let it run once."""
     changed = read_pairs(changes)
     loaded = read_settings(Asked(config, servers, as_json))
     by = _person()
@@ -210,11 +133,8 @@ def _ask_store(
     config: Path | None, servers: Path | None, work: Callable[[Approvals], Coroutine[Any, Any, R]]
 ) -> R:
     """What `work` finds or does on the store alone: deciding needs no server."""
-    from fingerpost.surfaces.cli.house import with_store
 
     async def ask(store: Store, settings: Settings) -> R:
-        from fingerpost.call.approvals import Approvals
-
         found = await work(Approvals(store, events=store.journal, settings=settings.call))
         await store.journal.flush()
         return found
@@ -226,9 +146,6 @@ async def _settle(
     kept: Approvals, pending_id: str, settle: Callable[[Pending], Awaitable[Settled]]
 ) -> Settled | None:
     """Decide the call if it still waits; say how it stands in any case. None: there is none."""
-    from fingerpost.call.approvals import Settled
-    from fingerpost.records import Decision
-
     pending = await kept.get(pending_id)
     if pending is None:
         return None
@@ -238,8 +155,6 @@ async def _settle(
 
 
 def _person() -> str:
-    from getpass import getuser
-
     return getuser()
 
 
@@ -251,9 +166,6 @@ def _unknown(pending_id: str) -> int:
 
 def _report(pending_id: str, settled: Settled | None, *, as_json: bool) -> int:
     """Say what stands, which is not what was wanted when somebody, or the clock, was faster."""
-    from fingerpost.records import Decision
-    from fingerpost.surfaces.cli.screen import plain, print_json
-
     if settled is None:
         return _unknown(pending_id)
     standing, mine = settled.standing, settled.stood
@@ -284,10 +196,6 @@ async def _check_read(pending: Pending, *, seen: bool) -> None:
 
 async def _has_read(pending: Pending) -> bool:
     """Show the exact call to the person at this terminal; whether they want it run."""
-    import sys
-
-    import anyio.to_thread
-
     if not sys.stdin.isatty():
         message = (
             "Nothing was approved: the list does not show all of this call. Read it with `fingerpost "
@@ -295,7 +203,6 @@ async def _has_read(pending: Pending) -> bool:
         )
         click.echo(repeatable(message), err=True)
         return False
-    from fingerpost.surfaces.cli.permission import show_pending
 
     show_pending(pending, whole=True)
     return await anyio.to_thread.run_sync(lambda: click.confirm("Run exactly this?", err=True))
@@ -306,17 +213,12 @@ def _plain(pending: Pending, *, exact: bool = False) -> dict[str, Any]:
 
     `exact`: one call that is looked at to decide about it, as it would run.
     """
-    from fingerpost.records.codec import to_plain
-    from fingerpost.redaction import scrub_json
-
     whole: Any = to_plain(pending)
     masked: Any = scrub_json(whole)
     return {**masked, "arguments": whole["arguments"]} if exact else masked
 
 
 def _show_list(waiting: list[Pending], *, as_json: bool) -> None:
-    from fingerpost.surfaces.cli.screen import count, output, plain, print_json, table
-
     if as_json:
         print_json([_plain(pending) for pending in waiting])
         return
@@ -345,16 +247,10 @@ def _show_list(waiting: list[Pending], *, as_json: bool) -> None:
 
 
 def _asked_by(pending: Pending) -> str:
-    from fingerpost.surfaces.cli.screen import plain
-
     return plain(pending.caller or "somebody without a name")
 
 
 def _show_one(pending: Pending, *, as_json: bool) -> None:
-    from fingerpost.records import Decision
-    from fingerpost.redaction import secret_paths
-    from fingerpost.surfaces.cli.screen import plain, print_json, print_lines
-
     waits = pending.decision is Decision.WAITING  # what is decided is shown as in a list
     if as_json:
         print_json(_plain(pending, exact=waits))
@@ -385,11 +281,6 @@ def _show_one(pending: Pending, *, as_json: bool) -> None:
 
 def _arguments(arguments: object, *, exact: bool = False) -> str:
     """As JSON on one line, in which everything unseen stands as an escape; secrets masked unless `exact`."""
-    import json
-
-    from fingerpost.catalog.names import visible_json
-    from fingerpost.redaction import scrub_json
-
     shown = arguments if exact else scrub_json(arguments)
     return visible_json(json.dumps(shown, ensure_ascii=False, default=str))
 
@@ -399,7 +290,5 @@ def _shortened(text: str, limit: int = 200) -> str:
 
 
 def _left(pending: Pending) -> str:
-    from fingerpost.records import utc_now
-
     seconds = max(0, round((pending.expires - utc_now()).total_seconds()))
     return f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"

@@ -10,16 +10,19 @@ import click
 
 from fingerpost.frozen import frozen
 from fingerpost.records import Approval, Message, Pending, RouteOutcome, new_id
+from fingerpost.redaction import scrub_json
 from fingerpost.router.conversations import exchange, open_question
 from fingerpost.settings import Loaded
 from fingerpost.surfaces.cli.backstage import Backstage
 from fingerpost.surfaces.cli.colour import styled
-from fingerpost.surfaces.cli.commands import repeatable
 from fingerpost.surfaces.cli.dialogue import Dialogue
+from fingerpost.surfaces.cli.explanation import show_explanation
+from fingerpost.surfaces.cli.options import repeatable
 from fingerpost.surfaces.cli.permission import ask_permission, show_pending
 from fingerpost.surfaces.cli.person import ask_line, at_terminal, person, refuse_tools
 from fingerpost.surfaces.cli.screen import plain, print_json
 from fingerpost.surfaces.cli.speaking import readable
+from fingerpost.surfaces.cli.trace import events_of
 
 if TYPE_CHECKING:
     from fingerpost.router import Asking, Route
@@ -169,8 +172,6 @@ class _Request:
         if self._wish.technical and route.detail:
             click.echo(f"Technical details:\n{readable(route.detail)}", err=True)
         if self._wish.explain and not self._wish.as_json:
-            from fingerpost.surfaces.cli.explanation import show_explanation
-
             show_explanation(route, self._events(route))
 
     def _tell_how_to_go_on(self, route: Route) -> None:
@@ -185,8 +186,6 @@ class _Request:
             click.echo(repeatable(f"Answer it with `{plain(again)}`."), err=True)
 
     def _events(self, route: Route) -> Any:
-        from fingerpost.surfaces.cli.trace import events_of
-
         store = self._stage.router.store
 
         async def read() -> Any:
@@ -229,6 +228,4 @@ def footer(route: Route) -> str:
 
 
 def _print_json(route: Route) -> None:
-    from fingerpost.redaction import scrub_json
-
     print_json(scrub_json(route.as_json()))

@@ -8,47 +8,23 @@ from typing import TYPE_CHECKING
 import click
 
 from fingerpost.errors import ConfigError
+from fingerpost.events import decode
+from fingerpost.records.codec import to_plain
 from fingerpost.surfaces.cli.colour import styled
-from fingerpost.surfaces.cli.options import house_options
+from fingerpost.surfaces.cli.house import with_store
+from fingerpost.surfaces.cli.screen import output, plain, print_json, table
 
 if TYPE_CHECKING:
     from fingerpost.settings import Settings
     from fingerpost.store import AuditReport, Store
 
 
-@click.group()
-def audit() -> None:
-    """Verify that the audit trail was not tampered with.
-
-    Every decision about a tool is a row that carries the hash of the row before
-    it; the newest hash is also written to a file outside the database.
-
-    \b
-    Examples:
-      fingerpost audit verify
-      fingerpost audit show --json
-    """
-
-
-@audit.command()
-@click.option(
-    "--anchor", "anchors", multiple=True, metavar="FILE|URL", help="Compare with this anchor elsewhere, too."
-)
-@house_options
-def verify(anchors: tuple[str, ...], config: Path | None, servers: Path | None, as_json: bool) -> int:
-    """Check the whole chain. Exit code 1 when a row was changed, removed or inserted.
-
-    \b
-    Examples:
-      fingerpost audit verify --json
-      fingerpost audit verify --anchor /var/log/audit.log
-      fingerpost audit verify --anchor https://anchors.example/fingerpost
-    """
+def verify_audit(
+    *, anchors: tuple[str, ...], config: Path | None, servers: Path | None, as_json: bool
+) -> int:
+    """Check the whole chain. Exit code 1 when a row was changed, removed or inserted."""
 
     async def work(store: Store, _: Settings) -> int:
-        from fingerpost.records.codec import to_plain
-        from fingerpost.surfaces.cli.screen import print_json
-
         try:
             report = await store.audit.verify(*anchors)
         except OSError as error:
@@ -71,33 +47,13 @@ def verify(anchors: tuple[str, ...], config: Path | None, servers: Path | None, 
         unknown = bool(anchors) and not report.anchors and not report.elsewhere_alike
         return 0 if report.intact and not unknown else 1
 
-    from fingerpost.surfaces.cli.house import with_store
-
     return with_store(config, servers, work)
 
 
-@audit.command()
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    default=50,
-    show_default=True,
-    help="How many of the newest rows.",
-)
-@house_options
-def show(limit: int, config: Path | None, servers: Path | None, as_json: bool) -> int:
-    """Show the newest rows of the trail.
-
-    \b
-    Example:
-      fingerpost audit show --limit 200
-    """
+def show_audit(*, limit: int, config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """Show the newest rows of the trail."""
 
     async def work(store: Store, _: Settings) -> int:
-        from fingerpost.events import decode
-        from fingerpost.records.codec import to_plain
-        from fingerpost.surfaces.cli.screen import output, plain, print_json, table
-
         entries = await store.audit.entries(limit=limit)
         if as_json:
             print_json([to_plain(entry) for entry in entries])
@@ -113,8 +69,6 @@ def show(limit: int, config: Path | None, servers: Path | None, as_json: bool) -
             )
         output().print(made)
         return 0
-
-    from fingerpost.surfaces.cli.house import with_store
 
     return with_store(config, servers, work)
 

@@ -2,41 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
 import click
 
-from fingerpost.surfaces.cli.options import house_options
+from fingerpost.builtin import NAMES, Premises, make
+from fingerpost.builtin.serving import serve_stdio
+from fingerpost.builtin.shelf import ABOUT
+from fingerpost.builtin.workspace.server import open_unreviewed
+from fingerpost.surfaces.cli.builtin_http import read_key, serve_http
+from fingerpost.surfaces.cli.house import Asked, read_settings, run
+from fingerpost.surfaces.cli.screen import output, plain, print_json, table
+from fingerpost.surfaces.cli.server_commands import KEY_VARIABLE
 
-if TYPE_CHECKING:
-    from fingerpost.builtin import Premises
-    from fingerpost.surfaces.cli.house import Asked
 
-KEY_VARIABLE: Final = "FINGERPOST_BUILTIN_KEY"
-PORT: Final = 8643
-
-
-@click.command()
-@click.argument("name", required=False)
-@click.option(
-    "--reviewed",
-    is_flag=True,
-    help="workspace: you have looked at what was written in its folder; commands may run its files again.",
-)
-@click.option("--http", is_flag=True, help="Serve it at an address instead, for whoever has the key.")
-@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where to listen.")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 takes any free port."
-)
-@click.option(
-    "--key-file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help=f"The key is its first line [default: the variable {KEY_VARIABLE}].",
-)
-@house_options
-def builtin(
+def run_builtin(
+    *,
     name: str | None,
     reviewed: bool,
     http: bool,
@@ -47,22 +29,7 @@ def builtin(
     servers: Path | None,
     as_json: bool,
 ) -> int:
-    """List our own servers, or run one of them alone, for any MCP client.
-
-    Inside of Fingerpost they need no start of their own: name them in builtin.enabled. Alone, a server
-    asks nobody before it acts; that is then the client's part.
-
-    \b
-    Examples:
-      fingerpost builtin                        which there are, and which are switched on
-      fingerpost builtin knowledge              the knowledge base, on standard input and output
-      fingerpost builtin workspace --reviewed   you have looked at what callers wrote there
-      fingerpost builtin knowledge --http --key-file key.txt --port 9000
-    """
-    import os
-
-    from fingerpost.surfaces.cli.house import Asked
-
+    """List our own servers, or run one of them alone, for any MCP client."""
     # Taken out of the environment: programs that the server starts have no business with it.
     key = os.environ.pop(KEY_VARIABLE, None)
     asked = Asked(config, servers, as_json)
@@ -70,25 +37,17 @@ def builtin(
         return _mark_reviewed(name, asked)
     if name is None:
         return _list(asked)
-    from fingerpost.builtin import make
-    from fingerpost.surfaces.cli.house import run
 
     server = make(name, _premises(asked))
     if http:
-        from fingerpost.surfaces.cli.builtin_http import read_key, serve_http
-
         given = read_key(key, key_file)
         return run(lambda: serve_http(server, asked, host=host, port=port, key=given))
-    from fingerpost.builtin.serving import serve_stdio
 
     run(lambda: serve_stdio(server))
     return 0
 
 
 def _mark_reviewed(name: str | None, asked: Asked) -> int:
-    from fingerpost.builtin.workspace.server import open_unreviewed
-    from fingerpost.surfaces.cli.screen import plain, print_json
-
     if name != "workspace":
         message = "only the workspace has files to review"
         raise click.BadParameter(message, param_hint="--reviewed")
@@ -103,17 +62,10 @@ def _mark_reviewed(name: str | None, asked: Asked) -> int:
 
 
 def _premises(asked: Asked) -> Premises:
-    from fingerpost.builtin import Premises
-    from fingerpost.surfaces.cli.house import read_settings
-
     return Premises(settings=read_settings(asked).settings, folder=Path.cwd())
 
 
 def _list(asked: Asked) -> int:
-    from fingerpost.builtin import NAMES, make
-    from fingerpost.builtin.shelf import ABOUT
-    from fingerpost.surfaces.cli.screen import output, print_json, table
-
     premises = _premises(asked)
     on = premises.settings.builtin.enabled
     tools = {name: list(make(name, premises).tools) for name in NAMES}

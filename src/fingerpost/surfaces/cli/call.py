@@ -2,66 +2,41 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
+from getpass import getuser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import click
+from anyio.to_thread import run_sync
+from rich.text import Text
 
+from fingerpost.call.guidance import guidance, words_for_people
+from fingerpost.call.reply import cached_note
+from fingerpost.catalog import visible
+from fingerpost.events import CallProgressed
+from fingerpost.llm.tool_calls import read_arguments
+from fingerpost.records import CallContext, Decision, ToolCall, new_id
+from fingerpost.records.codec import to_plain
 from fingerpost.surfaces.cli.colour import styled
-from fingerpost.surfaces.cli.commands import repeatable
-from fingerpost.surfaces.cli.options import house_options, profile_option
+from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run
+from fingerpost.surfaces.cli.options import repeatable
+from fingerpost.surfaces.cli.pairs import read_pairs
+from fingerpost.surfaces.cli.person import confirmed, refuse_tools
+from fingerpost.surfaces.cli.screen import errors_to, plain, print_json
 
 if TYPE_CHECKING:
-    from fingerpost.records import CallContext, Outcome, ToolCall
+    from fingerpost.records import Outcome
     from fingerpost.router import Router
 
 WAITING = 4
 
 
-@click.command()
-@click.argument("name")
-@click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--args", "whole", metavar="JSON", help="All arguments as one JSON object.")
-@click.option("--dry-run", is_flag=True, help="Show what would happen, without doing it.")
-@click.option("--yes", is_flag=True, help="Approve as yourself if the policy asks.")
-@click.option("--timeout", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Give up after this long.")
-@click.option(
-    "--tokens", type=click.IntRange(min=50), metavar="N", help="Cut the result to this many tokens."
-)
-@click.option("--technical", is_flag=True, help="When it fails, also show the technical details.")
-@click.option("--no-fallback", is_flag=True, help="This tool alone: no other answers when it fails.")
-@click.option(
-    "--idempotency-key",
-    metavar="KEY",
-    help="Run the call once under this key: made again, it returns the first result.",
-)
-@click.option("--conversation", metavar="ID", help="The conversation a grant may be bound to.")
-@profile_option
-@house_options
-def call(name: str, arguments: tuple[str, ...], whole: str | None, **options: Any) -> int:
-    """Call the tool NAME.
-
-    KEY=VALUE gives text, which is turned into what the tool's schema wants;
-    KEY:=JSON gives JSON. Wrong names and types are put right where that is
-    certain, and every repair is shown. What writes or destroys asks first.
-
-    NAME is `tool` or `server/tool`. Either way, when a tool that only reads
-    fails or finds nothing, the next tool of its hierarchy answers (see
-    `fingerpost tool NAME`), and that is said; --no-fallback means this tool alone.
-
-    Exit code 0 when the tool succeeded, 1 when not, 4 when a person must approve it.
-
-    \b
-    Examples:
-      fingerpost call time/get_current_time timezone=Europe/Oslo
-      fingerpost call files/write_file path=a.txt content=hello --dry-run
-      fingerpost call search --args '{"query": "opening hours", "limit": 3}' --json
-    """
-    from fingerpost.records import CallContext, ToolCall, new_id
-    from fingerpost.surfaces.cli.house import Asked, open_router, read_settings, run
-
+def call_tool(*, name: str, arguments: tuple[str, ...], whole: str | None, **options: Any) -> int:
+    """Call the tool NAME."""
     wish = ToolCall(name=name, arguments=_arguments(arguments, whole))
     loaded = read_settings(Asked(options["config"], options["servers"], options["as_json"]))
     asked = CallContext(
@@ -89,9 +64,6 @@ def call(name: str, arguments: tuple[str, ...], whole: str | None, **options: An
 
 
 def _arguments(pairs: tuple[str, ...], whole: str | None) -> dict[str, Any]:
-    from fingerpost.llm.tool_calls import read_arguments
-    from fingerpost.surfaces.cli.pairs import read_pairs
-
     given = read_arguments(whole)
     if isinstance(given, str):
         raise click.BadParameter(given, param_hint="--args")
@@ -99,14 +71,10 @@ def _arguments(pairs: tuple[str, ...], whole: str | None) -> dict[str, Any]:
 
 
 def _person() -> str:
-    from getpass import getuser
-
     return getuser()
 
 
 async def _run(router: Router, wish: ToolCall, context: CallContext, *, yes: bool, quiet: bool) -> Outcome:
-    from fingerpost.surfaces.cli.house import connect
-
     owner = next(
         (s.name for s in router.servers.statuses if wish.name.startswith((f"{s.name}/", f"{s.name}__"))), None
     )
@@ -119,12 +87,6 @@ async def _run(router: Router, wish: ToolCall, context: CallContext, *, yes: boo
 
 async def _with_progress(router: Router, wish: ToolCall, context: CallContext, *, quiet: bool) -> Outcome:
     """Show on stderr what the tool is doing while a person waits."""
-    import anyio
-    from rich.text import Text
-
-    from fingerpost.events import CallProgressed
-    from fingerpost.surfaces.cli.screen import errors_to, plain
-
     screen = errors_to()
     if quiet or not screen.is_terminal:
         return await router.calls.call(wish, context)
@@ -144,12 +106,6 @@ async def _with_progress(router: Router, wish: ToolCall, context: CallContext, *
 
 
 async def _ask(router: Router, outcome: Outcome, context: CallContext, *, yes: bool) -> Outcome:
-    from anyio.to_thread import run_sync
-
-    from fingerpost.records import Decision
-    from fingerpost.surfaces.cli.person import confirmed, refuse_tools
-    from fingerpost.surfaces.cli.screen import plain
-
     assert outcome.pending_id is not None
     click.echo(plain(outcome.content), err=True)
     await run_sync(refuse_tools)
@@ -160,9 +116,6 @@ async def _ask(router: Router, outcome: Outcome, context: CallContext, *, yes: b
 
 
 def _show(outcome: Outcome, *, as_json: bool, technical: bool) -> None:
-    from fingerpost.records.codec import to_plain
-    from fingerpost.surfaces.cli.screen import plain, print_json
-
     if as_json:
         print_json(to_plain(outcome))
         return
@@ -179,8 +132,6 @@ def _show(outcome: Outcome, *, as_json: bool, technical: bool) -> None:
 
 def _notes(outcome: Outcome) -> list[str]:
     """What else has to be said of a result: that it is not of this very call."""
-    from fingerpost.call.reply import cached_note
-
     notes = [cached_note(outcome)] if cached_note(outcome) else []
     if (other := outcome.metadata.get("answered_by")) is not None:
         asked = outcome.attempts[0].tool if outcome.attempts else "the tool that was called"
@@ -195,9 +146,6 @@ def _notes(outcome: Outcome) -> list[str]:
 
 def _show_failure(outcome: Outcome, *, technical: bool) -> None:
     """What happened, what was tried, what the person can do; the technical truth when they ask."""
-    from fingerpost.call.guidance import guidance, words_for_people
-    from fingerpost.surfaces.cli.screen import plain
-
     assert outcome.error is not None
     said = words_for_people(outcome)
     if said:
@@ -223,16 +171,10 @@ def _onward(outcome: Outcome) -> str:
 
 
 def _repair_line(path: str, kind: str, before: object, after: object) -> str:
-    import json
-
-    from fingerpost.surfaces.cli.screen import plain
-
     shown = [plain(json.dumps(value, ensure_ascii=False, default=str))[:60] for value in (before, after)]
     return styled(f"repaired {plain(path)} ({kind}): {shown[0]} → {shown[1]}", fg="yellow")
 
 
 def _readable(text: str) -> str:
     """A result for the terminal: its lines stay, control characters do not."""
-    from fingerpost.catalog import visible
-
     return visible(text, keep="\n\t")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -10,13 +12,18 @@ import click
 
 from fingerpost.call.approvals import why_only_once
 from fingerpost.records import Approval, Pending, ToolCard
-from fingerpost.surfaces.cli.ask import MODES
+from fingerpost.surfaces.cli.commands import CHOICES, MODES
 from fingerpost.surfaces.cli.conversations import write_transcript
+from fingerpost.surfaces.cli.feedback import kept
+from fingerpost.surfaces.cli.journey import draw
 from fingerpost.surfaces.cli.pairs import read_pairs
 from fingerpost.surfaces.cli.permission import edited
-from fingerpost.surfaces.cli.prefer import CHOICES, keep_preference, preference_line
+from fingerpost.surfaces.cli.prefer import keep_preference, preference_line
+from fingerpost.surfaces.cli.route import show_narrowing
 from fingerpost.surfaces.cli.screen import count, output, plain, print_lines, table
 from fingerpost.surfaces.cli.speaking import note
+from fingerpost.surfaces.cli.trace import children_of, events_of
+from fingerpost.surfaces.cli.why import explain_tool
 
 if TYPE_CHECKING:
     from fingerpost.surfaces.cli.chatting import Chat
@@ -32,8 +39,6 @@ def is_command(line: str) -> bool:
 
 def obey(chat: Chat, line: str) -> None:
     """Do what the line says, or say what could have been meant."""
-    from difflib import get_close_matches
-
     word, _, rest = line.partition(" ")
     if word in COMMANDS:
         COMMANDS[word][1](chat, rest.strip())
@@ -72,9 +77,6 @@ def _tools(chat: Chat, _: str) -> None:
 
 def _why(chat: Chat, tool: str) -> None:
     """Why these tools were offered, or why this one was not."""
-    from fingerpost.surfaces.cli.route import show_narrowing
-    from fingerpost.surfaces.cli.why import explain_tool
-
     if chat.last is None or chat.last.narrowing is None:
         note("Nothing was asked yet.")
     elif not tool:
@@ -87,9 +89,6 @@ def _why(chat: Chat, tool: str) -> None:
 
 def _trace(chat: Chat, _: str) -> None:
     """The journey of the last request."""
-    from fingerpost.surfaces.cli.journey import draw
-    from fingerpost.surfaces.cli.trace import children_of, events_of
-
     if chat.last is None:
         note("Nothing was asked yet.")
         return
@@ -152,8 +151,6 @@ def _approve(chat: Chat, words: str) -> None:
 
 
 def _approval(pending: Pending, words: str, *, by: str, card: ToolCard | None) -> Approval | None:
-    import shlex
-
     word, _, rest = words.partition(" ")
     match word.lower():
         case "" | "y" | "yes" | "once":
@@ -185,8 +182,6 @@ def _bad(chat: Chat, tool: str) -> None:
 
 
 def _say(chat: Chat, verdict: str, should_have: str | None) -> None:
-    from fingerpost.surfaces.cli.feedback import kept
-
     if chat.last is None:
         note("Nothing was asked yet.")
         return

@@ -15,9 +15,9 @@ from fingerpost.surfaces.cli.asking import footer, show_question
 from fingerpost.surfaces.cli.backstage import Backstage
 from fingerpost.surfaces.cli.chat_commands import COMMANDS, is_command, obey
 from fingerpost.surfaces.cli.colour import styled
-from fingerpost.surfaces.cli.commands import repeatable
 from fingerpost.surfaces.cli.dialogue import Dialogue
 from fingerpost.surfaces.cli.lines import Lines
+from fingerpost.surfaces.cli.options import repeatable
 from fingerpost.surfaces.cli.permission import ask_permission, show_pending
 from fingerpost.surfaces.cli.person import LineTooLong, person, refuse_tools
 from fingerpost.surfaces.cli.screen import count, plain

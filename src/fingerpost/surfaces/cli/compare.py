@@ -9,53 +9,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fingerpost.errors import ConfigError
-from fingerpost.surfaces.cli.options import house_options, smart_routing_options, wait_option
+from fingerpost.narrow.preselection import SmartRoutingFigures, stored_figures
+from fingerpost.records.codec import to_plain
+from fingerpost.redaction import scrub
+from fingerpost.settings import Settings
+from fingerpost.store import Store
+from fingerpost.surfaces.cli.comparison import Fallback, mean, measure_all, try_fallbacks, uncached
+from fingerpost.surfaces.cli.eval_shadow import read_requests
+from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run, with_store
+from fingerpost.surfaces.cli.screen import output, plain, print_json, print_lines, table
 
 if TYPE_CHECKING:
     from fingerpost.surfaces.cli.comparison import Comparison, Way
 
 
-@click.command()
-@click.argument("request", nargs=-1)
-@click.option(
-    "--requests",
-    "requests_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help='Many at once: one request per line, as text or as {"query"}; shows the mean.',
-)
-@click.option(
-    "--recorded",
-    is_flag=True,
-    help="Show how choosing servers has done so far, by the journal; asks nothing.",
-)
-@click.option(
-    "--self-test",
-    is_flag=True,
-    help="Make the call that chooses servers fail on purpose; exit code 1 unless all tools stay.",
-)
-@smart_routing_options
-@house_options
-@wait_option
-def compare(
-    request: tuple[str, ...], requests_file: Path | None, recorded: bool, self_test: bool, **options: Any
+def compare_routing(
+    *, request: tuple[str, ...], requests_file: Path | None, recorded: bool, self_test: bool, **options: Any
 ) -> int:
-    """Show what routing saves for REQUEST: tools, tokens of definitions, and time.
-
-    With a model configured (models.lite, else models.prime) it is also asked once
-    each way, with all definitions and with those that are offered. No tool is called.
-    Exit code 1 when there are no tools.
-
-    \b
-    Examples:
-      fingerpost compare "put the dentist into my calendar for Tuesday" --servers mcp.json
-      fingerpost compare --json "which of my pull requests wait for a review"
-      fingerpost compare --requests requests.txt
-      fingerpost compare --self-test
-    """
-    from fingerpost.surfaces.cli.comparison import mean, measure_all, uncached
-    from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run
-
+    """Show what routing saves for REQUEST: tools, tokens of definitions, and time."""
     if recorded:
         return _show_recorded(options)
     if self_test:
@@ -79,12 +50,6 @@ def compare(
 
 def _show_recorded(options: Mapping[str, Any]) -> int:
     """How smart routing has done: by every choice in the journal."""
-    from fingerpost.narrow.preselection import SmartRoutingFigures, stored_figures
-    from fingerpost.records.codec import to_plain
-    from fingerpost.settings import Settings
-    from fingerpost.store import Store
-    from fingerpost.surfaces.cli.house import with_store
-    from fingerpost.surfaces.cli.screen import print_json, print_lines
 
     async def read(store: Store, settings: Settings) -> SmartRoutingFigures:
         del settings
@@ -112,11 +77,6 @@ def _show_recorded(options: Mapping[str, Any]) -> int:
 
 def _show_fallbacks(options: Mapping[str, Any]) -> int:
     """The self-test: what happens when the call that chooses servers fails."""
-    from fingerpost.records.codec import to_plain
-    from fingerpost.surfaces.cli.comparison import Fallback, try_fallbacks
-    from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run
-    from fingerpost.surfaces.cli.screen import plain, print_json, print_lines
-
     loaded = read_settings(Asked(options["config"], options["servers"], options["as_json"]))
 
     async def work() -> list[Fallback]:
@@ -143,8 +103,6 @@ def _show_fallbacks(options: Mapping[str, Any]) -> int:
 
 def _requests(request: tuple[str, ...], file: Path | None) -> Sequence[str]:
     """Given behind the command, or in a file, but not both."""
-    from fingerpost.surfaces.cli.eval_shadow import read_requests
-
     if (file is None) == (not request):
         message = "give one request, or a file of them with --requests FILE"
         raise click.UsageError(message)
@@ -156,23 +114,16 @@ def _requests(request: tuple[str, ...], file: Path | None) -> Sequence[str]:
 
 
 def _print_json(texts: Sequence[str], made: Sequence[Comparison], whole: Comparison | None) -> None:
-    from fingerpost.redaction import scrub
-    from fingerpost.surfaces.cli.screen import print_json
-
     each = [{"request": scrub(text), **_plain(one)} for text, one in zip(texts, made, strict=True)]
     print_json(each[0] if whole is None else {"requests": each, "mean": _plain(whole)})
 
 
 def _plain(made: Comparison) -> dict[str, Any]:
-    from fingerpost.records.codec import to_plain
-
     saved = {"tools": made.fewer_tools, "tokens": made.fewer_tokens, "model_time": made.less_time}
     return {**to_plain(made), "saved": saved}
 
 
 def _show(made: Comparison, requests: int | None) -> None:
-    from fingerpost.surfaces.cli.screen import output, plain, table
-
     asked = any(way.model is not None for way in made.ways)
     columns = ("", "servers", "tools", "tokens of definitions")
     title = None if requests is None else f"{requests:,} requests, on average"

@@ -2,45 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from rich.text import Text
 
+from fingerpost.builtin.workspace.commands.rules import describe_rules
+from fingerpost.settings import Problem, load
+from fingerpost.settings import check as find_problems
+from fingerpost.settings.show import rows, sections
 from fingerpost.surfaces.cli.colour import styled
-from fingerpost.surfaces.cli.options import house_options
+from fingerpost.surfaces.cli.screen import errors_to, output, plain, print_json, table
 
 if TYPE_CHECKING:
-    from fingerpost.settings import Loaded, Problem
+    from fingerpost.settings import Loaded
 
 
-@click.group()
-def config() -> None:
-    """Check the settings, or show where each value comes from.
-
-    \b
-    Examples:
-      fingerpost config check
-      fingerpost config show smart_routing
-    """
-
-
-@config.command()
-@house_options
-def check(config: Path | None, servers: Path | None, as_json: bool) -> int:
-    """Explain everything that is wrong with the settings: file, line and fix.
-
-    Also looks at server entries that other commands would leave out with a
-    warning. Exit code 1 when something is wrong.
-
-    \b
-    Examples:
-      fingerpost config check
-      fingerpost config check --servers .mcp.json
-    """
-    from fingerpost.settings import check as find_problems
-    from fingerpost.surfaces.cli.screen import print_json
-
+def check_settings(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """Explain everything that is wrong with the settings: file, line and fix."""
     problems = find_problems(config=config, servers=servers)
     if not any(not problem.warning for problem in problems):
         problems = (*problems, *_command_rules(config, servers))
@@ -56,9 +37,6 @@ def check(config: Path | None, servers: Path | None, as_json: bool) -> int:
 
 def _command_rules(config: Path | None, servers: Path | None) -> tuple[Problem, ...]:
     """What an operator should know of the commands that they allowed."""
-    from fingerpost.builtin.workspace.commands.rules import describe_rules
-    from fingerpost.settings import Problem, load
-
     loaded = load(config=config, servers=servers)
     own = loaded.settings.builtin.workspace
     path = "builtin.workspace.commands"
@@ -70,8 +48,6 @@ def _command_rules(config: Path | None, servers: Path | None) -> tuple[Problem, 
 
 
 def _say(problem: Problem) -> None:
-    from fingerpost.surfaces.cli.screen import plain
-
     mark = styled("warning: ", fg="yellow") if problem.warning else styled("error: ", fg="red")
     click.echo(f"{mark}{plain(str(problem))}")
     click.echo(styled("  fix: ", fg="green") + plain(problem.fix))
@@ -81,7 +57,6 @@ def _summary(problems: tuple[Problem, ...], wrong: int, config: Path | None, ser
     warnings = _count(len(problems) - wrong, "warning")
     if wrong:
         return f"{_count(wrong, 'problem')}, {warnings}"
-    from fingerpost.settings import load
 
     loaded = load(config=config, servers=servers)
     given = sum(origin.kind != "default" for origin in loaded.origins.values())
@@ -105,24 +80,10 @@ def _as_json(problem: Problem) -> dict[str, object]:
     }
 
 
-@config.command()
-@click.argument("section", required=False)
-@click.option("--changed", is_flag=True, help="Only what is not a default.")
-@house_options
-def show(config: Path | None, servers: Path | None, as_json: bool, section: str | None, changed: bool) -> int:
-    """Print the effective settings, each with where it comes from. Secrets are masked.
-
-    SECTION limits it to one part, such as smart_routing or servers.
-
-    \b
-    Examples:
-      fingerpost config show
-      fingerpost config show servers --servers mcp.json
-      SMART_ROUTING_MAX_TOOLS=12 fingerpost config show smart_routing
-    """
-    from fingerpost.settings import load
-    from fingerpost.settings.show import sections
-
+def show_settings(
+    *, config: Path | None, servers: Path | None, as_json: bool, section: str | None, changed: bool
+) -> int:
+    """Print the effective settings, each with where it comes from. Secrets are masked."""
     if section is not None and section not in sections():
         known = ", ".join(sections())
         message = f"no section {section!r}; there are: {known}"
@@ -136,9 +97,6 @@ def show(config: Path | None, servers: Path | None, as_json: bool, section: str 
 
 
 def _show_json(loaded: Loaded, section: str | None, *, changed: bool) -> None:
-    from fingerpost.settings.show import rows
-    from fingerpost.surfaces.cli.screen import print_json
-
     print_json(
         {
             "settings": [
@@ -153,13 +111,6 @@ def _show_json(loaded: Loaded, section: str | None, *, changed: bool) -> None:
 
 
 def _show_table(loaded: Loaded, section: str | None, *, changed: bool) -> None:
-    import json
-
-    from rich.text import Text
-
-    from fingerpost.settings.show import rows
-    from fingerpost.surfaces.cli.screen import errors_to, output, plain, table
-
     made = table(None, "setting", "value", "from")
     for row in rows(loaded, section):
         is_default = row.origin.kind == "default"

@@ -2,46 +2,32 @@
 
 from __future__ import annotations
 
+import logging
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio
 import click
 
 from fingerpost.surfaces.cli.colour import styled
-from fingerpost.surfaces.cli.options import house_options
+from fingerpost.surfaces.cli.house import Asked, open_router, read_settings, run
+from fingerpost.surfaces.cli.screen import count, plain, print_json
+from fingerpost.surfaces.discord.library import load
 
 if TYPE_CHECKING:
     from fingerpost.settings import DiscordSettings, Loaded
     from fingerpost.surfaces.discord.running import Arrived
 
 
-@click.command()
-@house_options
-def discord(config: Path | None, servers: Path | None, as_json: bool) -> int:
-    """Answer on Discord, as a bot, until stopped.
-
-    Mentions on servers and direct messages become requests; each mention opens a thread, and a
-    thread is a conversation. What changes something waits for somebody to press Approve. Needs the
-    extra `discord` and a token in the settings: see docs/discord.md.
-
-    \b
-    Examples:
-      fingerpost discord --servers mcp.json
-    """
-    from fingerpost.surfaces.cli.house import Asked, read_settings
-    from fingerpost.surfaces.discord.library import load
-
+def run_discord_bot(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """Answer on Discord, as a bot, until stopped."""
     loaded = read_settings(Asked(config, servers, as_json))
     load()
     return _talk(loaded, as_json=as_json)
 
 
 def _talk(loaded: Loaded, *, as_json: bool) -> int:
-    import signal
-
-    import anyio
-
-    from fingerpost.surfaces.cli.house import open_router, run
     from fingerpost.surfaces.discord.running import connected, token_of
 
     settings = loaded.settings.discord
@@ -72,8 +58,6 @@ def _talk(loaded: Loaded, *, as_json: bool) -> int:
 
 def _hear_of_trouble() -> None:
     """Lines that break and come back, and limits that are reached, as the library tells of them."""
-    import logging
-
     from fingerpost.surfaces.discord.running import OneLine
 
     told = logging.getLogger("discord")
@@ -82,8 +66,6 @@ def _hear_of_trouble() -> None:
 
 
 def _announce(arrived: Arrived, settings: DiscordSettings, *, as_json: bool) -> None:
-    from fingerpost.surfaces.cli.screen import count, plain, print_json
-
     own = arrived.own
     if as_json:
         print_json({"name": str(own), "id": str(own.id), "servers": arrived.servers})

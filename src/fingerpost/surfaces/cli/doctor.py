@@ -6,10 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
+from rich.text import Text
 
-from fingerpost.surfaces.cli.commands import repeatable
-from fingerpost.surfaces.cli.options import house_options
+from fingerpost.records.codec import to_plain
+from fingerpost.surfaces.cli.findings import examine
+from fingerpost.surfaces.cli.house import Asked, run
+from fingerpost.surfaces.cli.options import repeatable
+from fingerpost.surfaces.cli.screen import output, plain, print_json
 
 if TYPE_CHECKING:
     from fingerpost.surfaces.cli.findings import Finding
@@ -17,30 +20,12 @@ if TYPE_CHECKING:
 MARKS = {"broken": ("✗", "red"), "limited": ("!", "yellow"), "advice": ("·", "cyan")}
 
 
-@click.command()
-@house_options
-def doctor(config: Path | None, servers: Path | None, as_json: bool) -> int:
-    """Say what is wrong with the set-up, in order of what to fix.
-
-    Looks at the configuration, the store, every server, tools that could not be
-    taken and tools that wait for review, and mentions what is switched off.
-    Exit code 1 when something is broken.
-
-    \b
-    Examples:
-      fingerpost doctor
-      fingerpost doctor --servers mcp.json --json
-    """
-    from fingerpost.surfaces.cli.findings import examine
-    from fingerpost.surfaces.cli.house import Asked, run
-
+def run_checks(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """Say what is wrong with the set-up, in order of what to fix."""
     asked = Asked(config, servers, as_json)
     found = run(lambda: examine(asked))
     findings = tuple(replace(finding, fix=repeatable(finding.fix)) for finding in found)
     if as_json:
-        from fingerpost.records.codec import to_plain
-        from fingerpost.surfaces.cli.screen import print_json
-
         print_json([to_plain(finding) for finding in findings])
     else:
         _show(findings)
@@ -48,10 +33,6 @@ def doctor(config: Path | None, servers: Path | None, as_json: bool) -> int:
 
 
 def _show(findings: tuple[Finding, ...]) -> None:
-    from rich.text import Text
-
-    from fingerpost.surfaces.cli.screen import output, plain
-
     screen = output()
     if all(finding.severity == "advice" for finding in findings):
         screen.print("Nothing is wrong.", style="green")

@@ -7,11 +7,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio.to_thread
 import click
 
 from fingerpost.errors import ConfigError
+from fingerpost.evals.learning import OwnRecord, judge_learning, own_queries
 from fingerpost.evals.own import OwnSet
 from fingerpost.records import JsonObject, utc_now
+from fingerpost.router.learned import CHECK
 from fingerpost.surfaces.cli.screen import count, output, print_json, print_lines, table
 
 if TYPE_CHECKING:
@@ -42,11 +45,6 @@ def write_set(made: OwnSet, folder: Path, *, as_json: bool) -> None:
 
 async def compare_learning(router: Router, limit: int) -> LearningReport:
     """The comparison on what this store remembers; kept, so that `fingerpost learned` can tell of it."""
-    import anyio.to_thread
-
-    from fingerpost.evals.learning import OwnRecord, judge_learning, own_queries
-    from fingerpost.router.learned import CHECK
-
     record = OwnRecord(
         choices=await router.store.choices.recent(limit), said=await router.store.feedback.recent(limit)
     )

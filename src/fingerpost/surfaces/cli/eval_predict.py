@@ -10,19 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import click
+from anyio.from_thread import start_blocking_portal
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fingerpost.errors import ConfigError
 from fingerpost.evals.predict import Routing, Scope, routings
 from fingerpost.evals.ready import ready_narrower, share_ready
 from fingerpost.evals.records import Prediction, QueryRecord
+from fingerpost.evals.selecting import Selector, with_selections
 from fingerpost.evals.shelf import Shelf
+from fingerpost.llm import ModelPool, Role
 from fingerpost.settings import Settings
 from fingerpost.surfaces.cli.colour import styled
 from fingerpost.surfaces.cli.screen import count, errors_to, plain
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from fingerpost.evals.selecting import Tally
 
 STDOUT = Path("-")
@@ -71,10 +73,6 @@ def _selecting(shelf: Shelf, settings: Settings, at_once: int) -> Generator[Sele
     if not at_once:
         yield lambda routed: (one.prediction for one in routed)
         return
-    from anyio.from_thread import start_blocking_portal
-
-    from fingerpost.evals.selecting import Selector, with_selections
-    from fingerpost.llm import ModelPool, Role
 
     pool = ModelPool.of(settings.models)
     selector = Selector(pool, shelf, settings)
@@ -134,8 +132,6 @@ def _opened(out: Path) -> Generator[TextIO]:
 
 
 def _progress() -> Progress:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     screen = errors_to()
     return Progress(
         TextColumn("{task.description}"),

@@ -16,6 +16,7 @@ from fingerpost.evals.measures import Measure, measures
 from fingerpost.evals.reading import read_predictions, read_queries, read_tools
 from fingerpost.evals.records import Prediction, QueryRecord
 from fingerpost.surfaces.cli.colour import styled
+from fingerpost.surfaces.cli.house import with_store
 from fingerpost.surfaces.cli.screen import count, errors_to, output, plain, print_json, table
 
 if TYPE_CHECKING:
@@ -53,8 +54,6 @@ def judge(
 
 
 def _keep(name: str, report: dict[str, Any]) -> None:
-    from fingerpost.surfaces.cli.house import with_store
-
     async def work(store: Store, _: Settings) -> None:
         await store.evals.keep(name, report)
 

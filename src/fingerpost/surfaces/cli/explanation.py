@@ -30,6 +30,7 @@ from fingerpost.events import (
     ToolSelected,
 )
 from fingerpost.records import Selection
+from fingerpost.surfaces.cli.route import show_narrowing
 from fingerpost.surfaces.cli.screen import count, output, plain, table
 from fingerpost.surfaces.cli.timeline import Span, Timeline, timeline
 
@@ -49,8 +50,6 @@ Line = tuple[str, str, str]  # what, the words, how they look
 
 def show_explanation(route: Route, events: Sequence[Event]) -> None:
     """Everything on stdout, after the answer. `events` are the packet's, from the journal."""
-    from fingerpost.surfaces.cli.route import show_narrowing
-
     screen = output()
     screen.print()
     if route.narrowing is not None:

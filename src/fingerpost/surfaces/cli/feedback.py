@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fingerpost.surfaces.cli.options import house_options, wait_option
+from fingerpost.records.codec import to_plain
+from fingerpost.surfaces.cli.house import Asked, any_router, connect, read_settings, run
+from fingerpost.surfaces.cli.person import person
+from fingerpost.surfaces.cli.screen import plain, print_json, print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,29 +20,8 @@ if TYPE_CHECKING:
 VERDICTS = ("good", "bad")
 
 
-@click.command()
-@click.argument("words", nargs=-1, metavar="[PACKET] good|bad")
-@click.option("--last", is_flag=True, help="About your latest request.")
-@click.option("--should-have-used", metavar="TOOL", help="The tool that would have been right.")
-@click.option("--tool", metavar="TOOL", help="The tool you mean, where several were used.")
-@click.option("--comment", default="", metavar="TEXT", help="Why, for whoever reads it later.")
-@house_options
-@wait_option
-def feedback(words: tuple[str, ...], **options: Any) -> int:
-    """Say whether a request got the right tool.
-
-    PACKET is the id under which `fingerpost ask --explain`, `fingerpost trace` and the console show the
-    request. A later word of yours about the same request takes the place of the first. It is kept in any
-    case; `flags.learn_from_feedback` lets it count.
-
-    \b
-    Examples:
-      fingerpost feedback --last good
-      fingerpost feedback pkt_01a1dd… bad --should-have-used calendar/list_events
-    """
-    from fingerpost.surfaces.cli.house import Asked, any_router, connect, read_settings, run
-    from fingerpost.surfaces.cli.person import person
-
+def record_feedback(*, words: tuple[str, ...], **options: Any) -> int:
+    """Say whether a request got the right tool."""
     packet_id, verdict = _meant(words, last=options["last"])
     loaded = read_settings(Asked(options["config"], options["servers"], options["as_json"]))
     by = person()
@@ -77,9 +59,6 @@ def _meant(words: tuple[str, ...], *, last: bool) -> tuple[str | None, str]:
 
 
 async def _show(router: Router, said: Feedback, *, as_json: bool) -> None:
-    from fingerpost.records.codec import to_plain
-    from fingerpost.surfaces.cli.screen import print_json, print_lines
-
     if as_json:
         print_json(to_plain(said))
         return
@@ -94,8 +73,6 @@ async def kept(router: Router, said: Feedback) -> list[str]:
 
 def told(said: Feedback, *, used: Sequence[str], counts: bool) -> list[str]:
     """What was kept of a request that used these tools, and whether it counts."""
-    from fingerpost.surfaces.cli.screen import plain
-
     about = f" of {plain(said.tool)}" if said.tool else ""
     right = f"; should have used {plain(said.should_have)}" if said.should_have else ""
     lines = [f"kept: {said.verdict.value}{about}{right}"]

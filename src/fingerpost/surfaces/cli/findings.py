@@ -7,6 +7,7 @@ from typing import Literal
 
 import anyio.to_thread
 
+from fingerpost.builtin.workspace.commands.sandbox import find_kind, is_missing
 from fingerpost.catalog import Absence
 from fingerpost.catalog.absence import refused, server_away
 from fingerpost.errors import ConfigError, FingerpostError
@@ -73,7 +74,6 @@ def _look_at_sandbox(settings: Settings) -> list[Finding]:
     own = settings.builtin.workspace
     if "workspace" not in settings.builtin.enabled or not settings.tool_routing.allow_execute:
         return []
-    from fingerpost.builtin.workspace.commands.sandbox import find_kind, is_missing
 
     missing = is_missing(own)
     if not missing:

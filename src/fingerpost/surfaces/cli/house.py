@@ -14,6 +14,7 @@ from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
 from fingerpost.records import ServerState
 from fingerpost.settings import Loaded, Settings, load
+from fingerpost.store import Store
 from fingerpost.surfaces.cli.colour import styled
 from fingerpost.surfaces.cli.options import OVERRIDES
 from fingerpost.surfaces.cli.screen import errors_to, plain
@@ -21,7 +22,6 @@ from fingerpost.surfaces.cli.screen import errors_to, plain
 if TYPE_CHECKING:
     # The router loads the MCP library, a second of work that commands on the store alone need not pay.
     from fingerpost.router import Router
-    from fingerpost.store import Store
 
 R = TypeVar("R")
 
@@ -60,8 +60,6 @@ def with_store(
     settings = read_settings(Asked(config, servers, as_json=False)).settings
 
     async def opened() -> R:
-        from fingerpost.store import Store
-
         async with Store.open(settings.store.url, audit=settings.flags.audit) as store:
             return await work(store, settings)
 

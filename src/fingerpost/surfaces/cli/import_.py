@@ -2,48 +2,30 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from rich.text import Text
 
+from fingerpost.settings.discover import discover
+from fingerpost.settings.document import items
+from fingerpost.settings.document import table as entries_of
+from fingerpost.settings.merge import masked, merge
 from fingerpost.surfaces.cli.colour import styled
+from fingerpost.surfaces.cli.import_file import content_of, difference, existing, refuse, replace_file
+from fingerpost.surfaces.cli.person import confirmed
+from fingerpost.surfaces.cli.screen import output, plain, print_json, table
 
 if TYPE_CHECKING:
     from fingerpost.settings.discover import Found
     from fingerpost.settings.merge import Merged
 
 
-@click.command("import")
-@click.option(
-    "--write",
-    "target",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write the merged servers to this mcpServers file; what it holds stays.",
-)
-@click.option("--yes", is_flag=True, help="Write without asking.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs instead of tables.")
-def import_(target: Path | None, yes: bool, as_json: bool) -> int:
-    """Find and merge the configurations of other MCP clients.
-
-    Looks where Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Cline, Roo
-    Code, Gemini CLI, Zed and Codex keep their servers. Without --write it only
-    shows what it found. Variables stay variables; secrets that are written out
-    are kept in the file, masked on the screen, and pointed out.
-
-    \b
-    Examples:
-      fingerpost import
-      fingerpost import --write mcp.json
-    """
-    import os
-    import sys
-
-    from fingerpost.settings.discover import discover
-    from fingerpost.settings.merge import merge
-    from fingerpost.surfaces.cli.import_file import existing, refuse
-
+def import_servers(*, target: Path | None, yes: bool, as_json: bool) -> int:
+    """Find and merge the configurations of other MCP clients."""
     if target is not None and (reason := refuse(target)) is not None:
         raise click.BadParameter(reason, param_hint="--write")
     if target is not None and as_json and not yes:
@@ -63,9 +45,6 @@ def import_(target: Path | None, yes: bool, as_json: bool) -> int:
 
 
 def _print_json(found: tuple[Found, ...], merged: Merged) -> None:
-    from fingerpost.settings.merge import masked
-    from fingerpost.surfaces.cli.screen import print_json
-
     print_json(
         {
             "found": [
@@ -84,11 +63,6 @@ def _print_json(found: tuple[Found, ...], merged: Merged) -> None:
 
 
 def _print_found(found: tuple[Found, ...], merged: Merged) -> None:
-    from rich.text import Text
-
-    from fingerpost.settings.document import table as entries_of
-    from fingerpost.settings.merge import masked
-    from fingerpost.surfaces.cli.screen import output, plain, table
 
     screen = output()
     if not merged.servers:
@@ -113,18 +87,13 @@ def _print_found(found: tuple[Found, ...], merged: Merged) -> None:
 
 
 def _target(entry: object) -> str:
-    from fingerpost.settings.document import items, table
-
-    values = table(entry) or {}
+    values = entries_of(entry) or {}
     if values.get("url"):
         return str(values["url"])
     return " ".join(str(word) for word in (values.get("command"), *items(values.get("args"))))
 
 
 def _write(target: Path, merged: Merged, *, yes: bool, quiet: bool) -> None:
-    from fingerpost.surfaces.cli.import_file import content_of, difference, replace_file
-    from fingerpost.surfaces.cli.person import confirmed
-
     old, new = content_of(target, merged)
     if old == new:
         click.echo(f"{target} already holds all of them", err=quiet)

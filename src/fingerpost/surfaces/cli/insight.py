@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from fingerpost.surfaces.cli.options import house_options
+from fingerpost.insight import Ledger
+from fingerpost.records.codec import to_plain
+from fingerpost.surfaces.cli.house import Asked, any_router, read_settings, run
+from fingerpost.surfaces.cli.screen import output, plain, print_json, table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -15,26 +16,9 @@ if TYPE_CHECKING:
     from fingerpost.insight import Figures
     from fingerpost.insight.figures import Counted
 
-LONGEST_HOURS = 24 * 366
 
-
-@click.command()
-@click.option(
-    "--hours", type=click.FloatRange(0, LONGEST_HOURS, min_open=True), default=24.0, show_default=True,
-    help="How far back.",
-)  # fmt: skip
-@house_options
-def insight(hours: float, **options: Any) -> int:
-    """Show figures of the last hours: requests, failures, fallbacks, tokens, time, and rollouts.
-
-    \b
-    Examples:
-      fingerpost insight
-      fingerpost insight --hours 168 --json
-    """
-    from fingerpost.insight import Ledger
-    from fingerpost.surfaces.cli.house import Asked, any_router, read_settings, run
-
+def show_figures(*, hours: float, **options: Any) -> int:
+    """Show figures of the last hours: requests, failures, fallbacks, tokens, time, and rollouts."""
     loaded = read_settings(Asked(options["config"], options["servers"], options["as_json"]))
 
     async def work() -> int:
@@ -47,9 +31,6 @@ def insight(hours: float, **options: Any) -> int:
 
 
 def _show(found: Figures, *, as_json: bool) -> None:
-    from fingerpost.records.codec import to_plain
-    from fingerpost.surfaces.cli.screen import output, plain, print_json, table
-
     if as_json:
         print_json(to_plain(found))
         return

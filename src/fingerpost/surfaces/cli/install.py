@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from datetime import datetime
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from fingerpost.errors import ConfigError
+from fingerpost.settings.discover import short
+from fingerpost.settings.environment import SERVERS_FILE
+from fingerpost.settings.sources import Sources, config_path
+from fingerpost.settings.variables import Scope, expand
 from fingerpost.surfaces.cli.colour import styled
+from fingerpost.surfaces.cli.house import Asked, read_settings
+from fingerpost.surfaces.cli.install_change import difference, installing, is_switched_off, make, removing
+from fingerpost.surfaces.cli.install_clients import connected, places, started
+from fingerpost.surfaces.cli.person import confirmed
+from fingerpost.surfaces.cli.screen import output, plain, table
+from fingerpost.surfaces.web.access.exposure import is_exposed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,20 +36,8 @@ KEY_VARIABLE = "FINGERPOST_KEY"
 EVERYWHERE = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TMPDIR", "USER"})
 
 
-@click.command()
-@click.argument("client", required=False)
-@click.option("--mode", type=click.Choice(["auto", "route", "all"]), default="auto", help="What is offered.")
-@click.option("--profile", metavar="NAME", help="Offer this profile of the settings instead.")
-@click.option("--stdio", "way", flag_value="stdio", help="The client starts Fingerpost itself [default].")
-@click.option("--http", "way", flag_value="http", help="The client connects to `fingerpost serve`.")
-@click.option("--name", default="fingerpost", show_default=True, help="What the client calls it.")
-@click.option("--project", is_flag=True, help="Write the file of this folder, not the one of the person.")
-@click.option("--yes", is_flag=True, help="Write without asking.")
-@click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
-@click.option("--undo", is_flag=True, help="Take the entry out again.")
-@click.option("--servers", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE")
-@click.option("--config", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE")
-def install(
+def install_client(
+    *,
     client: str | None,
     mode: str,
     profile: str | None,
@@ -47,21 +50,7 @@ def install(
     servers: Path | None,
     config: Path | None,
 ) -> int:
-    """Write Fingerpost into the configuration of an MCP client.
-
-    CLIENT is claude-desktop, claude-code, cursor, vscode, windsurf, zed,
-    gemini-cli, codex, cline or roo-code; without one, those found here are
-    listed. The change is shown first, everything else in the file stays as it
-    is, comments too, and the old file is kept beside it.
-
-    \b
-    Examples:
-      fingerpost install                          which clients are here
-      fingerpost install cursor                   start Fingerpost from Cursor
-      fingerpost install claude-code --http       connect to `fingerpost serve`
-      fingerpost install vscode --profile support
-      fingerpost install cursor --undo
-    """
+    """Write Fingerpost into the configuration of an MCP client."""
     if client is None:
         return _list(project=project, name=name)
     place = _place(client, project=project)
@@ -80,9 +69,6 @@ def install(
 
 
 def _list(*, project: bool, name: str) -> int:
-    from fingerpost.settings.discover import short
-    from fingerpost.surfaces.cli.screen import output, plain, table
-
     made = table(None, "client", "file", "Fingerpost")
     for place in _places(project=project):
         if place.present:
@@ -96,9 +82,6 @@ def _list(*, project: bool, name: str) -> int:
 
 
 def _standing(place: Place, name: str) -> str:
-    from fingerpost.errors import ConfigError
-    from fingerpost.surfaces.cli.install_change import removing
-
     try:
         return "installed" if removing(place.client, place.file, name).needed else "not yet"
     except ConfigError:
@@ -106,17 +89,10 @@ def _standing(place: Place, name: str) -> str:
 
 
 def _places(*, project: bool) -> tuple[Place, ...]:
-    import os
-    import sys
-
-    from fingerpost.surfaces.cli.install_clients import places
-
     return places(Path.home(), Path.cwd(), sys.platform, os.environ, project=project)
 
 
 def _place(client: str, *, project: bool) -> Place:
-    from difflib import get_close_matches
-
     known = {place.client.name: place for place in _places(project=project)}
     if client in known:
         return known[client]
@@ -131,13 +107,6 @@ def _starting(
     client: Client, wishes: list[str], config: Path | None, servers: Path | None, profile: str | None
 ) -> tuple[Entry, list[str]]:
     """The client starts `fingerpost stdio`, with the settings that hold here, wherever it starts it from."""
-    import os
-    import sys
-
-    from fingerpost.settings.environment import SERVERS_FILE
-    from fingerpost.surfaces.cli.house import Asked, read_settings
-    from fingerpost.surfaces.cli.install_clients import started
-
     loaded = read_settings(Asked(config, servers, as_json=False))
     notes = [_unknown_profile(profile)] if profile and profile not in loaded.settings.profiles else []
     if not loaded.specs:
@@ -160,10 +129,6 @@ def _starting(
 
 def _borrowed(files: Iterable[str]) -> list[str]:
     """The variables of this shell that these files take something from."""
-    import os
-
-    from fingerpost.settings.variables import Scope, expand
-
     scope = Scope(environ=os.environ, folder=Path.cwd(), home=Path.home())
     names: set[str] = set()
     for file in files:
@@ -173,10 +138,6 @@ def _borrowed(files: Iterable[str]) -> list[str]:
 
 
 def _settings_file(config: Path | None) -> Path | None:
-    import os
-
-    from fingerpost.settings.sources import Sources, config_path
-
     sources = Sources(config=config, servers=None, overrides={}, environ=os.environ, cwd=Path.cwd())
     found = config_path(sources)
     return None if found is None else found.absolute()
@@ -186,11 +147,6 @@ def _connecting(
     client: Client, path: str, config: Path | None, servers: Path | None
 ) -> tuple[Entry, list[str]]:
     """The client connects to the address that the settings give the gateway."""
-    from fingerpost.errors import ConfigError
-    from fingerpost.surfaces.cli.house import Asked, read_settings
-    from fingerpost.surfaces.cli.install_clients import connected
-    from fingerpost.surfaces.web.access.exposure import is_exposed
-
     if client.url is None:
         message = f"{client.label} starts programs only; its file takes no addresses"
         raise ConfigError(message, hint="leave --http away")
@@ -227,8 +183,6 @@ def _address(gateway: GatewaySettings) -> str:
 
 
 def _install(place: Place, name: str, entry: Entry, notes: list[str], *, yes: bool, dry_run: bool) -> int:
-    from fingerpost.surfaces.cli.install_change import installing, is_switched_off
-
     change = installing(place.client, place.file, name, entry)
     if is_switched_off(place.client, change, name):
         notes.append(f"the entry is switched off in {place.client.label}, and stays so: switch it on there")
@@ -246,8 +200,6 @@ def _install(place: Place, name: str, entry: Entry, notes: list[str], *, yes: bo
 
 
 def _undo(place: Place, name: str, *, yes: bool, dry_run: bool) -> int:
-    from fingerpost.surfaces.cli.install_change import removing
-
     change = removing(place.client, place.file, name)
     if not change.needed:
         click.echo(f"{place.client.label} has no entry named {name}.")
@@ -259,19 +211,11 @@ def _undo(place: Place, name: str, *, yes: bool, dry_run: bool) -> int:
 
 
 def _show(change: Change, place: Place) -> None:
-    from fingerpost.settings.discover import short
-    from fingerpost.surfaces.cli.install_change import difference
-
     for line in difference(change, short(place.file, Path.home()), place.client):
         click.echo(styled(line, fg={"+": "green", "-": "red", "@": "cyan"}.get(line[:1])))
 
 
 def _write(change: Change, place: Place, *, yes: bool) -> None:
-    from datetime import datetime
-
-    from fingerpost.surfaces.cli.install_change import make
-    from fingerpost.surfaces.cli.person import confirmed
-
     if not place.present and place.scope == "user" and not change.file.parent.is_dir():
         absent = f"{place.client.label} does not seem to be here; {change.file.parent} is made"
         click.echo(styled("note: ", fg="yellow") + absent, err=True)

@@ -16,8 +16,10 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Any, Final, cast
 
+from fingerpost.catalog import visible
 from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
+from fingerpost.redaction import scrub
 from fingerpost.settings.client_files import read_drafts
 from fingerpost.settings.document import Document, parse_json, parse_toml, read_document
 from fingerpost.settings.problems import Problem
@@ -81,9 +83,6 @@ def removing(client: Client, file: Path, name: str) -> Change:
 
 def difference(change: Change, shown: str, client: Client) -> list[str]:
     """What would change, as lines of a unified diff, secrets masked."""
-    from fingerpost.catalog import visible
-    from fingerpost.redaction import scrub
-
     _remember_secrets(change, client)
     before, after = (_text(data or b"").splitlines() for data in (change.before, change.after))
     lines = unified_diff(before, after, f"{shown} (now)", f"{shown} (then)", lineterm="")

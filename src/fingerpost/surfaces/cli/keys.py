@@ -2,72 +2,27 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from fingerpost.events import KeyChanged
+from fingerpost.records import Effect, Right, Scope, utc_now
+from fingerpost.records.codec import to_plain
 from fingerpost.surfaces.cli.colour import styled
-from fingerpost.surfaces.cli.options import for_people, house_options
+from fingerpost.surfaces.cli.house import with_store
+from fingerpost.surfaces.cli.screen import output, plain, print_json, table
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from fingerpost.settings import Settings
     from fingerpost.store import ApiKey, Store
 
-EFFECTS = ("read", "write", "destroy")
-RIGHTS = ("use", "watch", "confirm", "approve", "manage")
 
-
-@click.group(invoke_without_command=True)
-@house_options
-@click.pass_context
-def keys(ctx: click.Context, config: Path | None, servers: Path | None, as_json: bool) -> int | None:
-    """Make, list and revoke the API keys of the gateway.
-
-    Whoever reaches the gateway over a network needs a key, sent as
-    `Authorization: Bearer …` or `X-API-Key: …`. A key can be bound to servers,
-    tools, effects and profiles; bounds of one kind add up, bounds of several
-    kinds must all hold. Only a hash of a key is kept.
-
-    What its holder may do: use (call tools, ask, chat; the default), watch (see
-    everybody's requests, the figures, the audit trail), approve (decide what
-    waits for a person), manage (switch tools and servers, accept changes).
-
-    \b
-    Examples:
-      fingerpost keys                                   every key there is
-      fingerpost keys add laptop                        a key to everything
-      fingerpost keys add ci --server git --effect read --expires 30d
-      fingerpost keys add anna --may use --may watch --may approve
-      fingerpost keys revoke ci                         it opens nothing from now on
-    """
-    return None if ctx.invoked_subcommand is not None else _list(config, servers, as_json=as_json)
-
-
-@keys.command()
-@click.argument("name")
-@click.option(
-    "--server", "only_servers", multiple=True, metavar="NAME", help="Only this server, `*` allowed."
-)
-@click.option(
-    "--tool", "tools", multiple=True, metavar="KEY", help="Only this tool, `server/tool`, `*` allowed."
-)
-@click.option(
-    "--effect", "effects", multiple=True, type=click.Choice(EFFECTS), help="Only tools that do this."
-)
-@click.option(
-    "--profile", "profiles", multiple=True, metavar="NAME", help="Only the endpoint of this profile."
-)
-@click.option(
-    "--may", "rights", multiple=True, type=click.Choice(RIGHTS), help="What its holder may do [default: use]."
-)
-@click.option("--expires", metavar="WHEN", help="After 30d, 12h or 45m, or on a date such as 2027-01-31.")
-@click.option("--same-holder", is_flag=True, help="An earlier key had this name, and was theirs.")
-@house_options
-@for_people
-def add(
+def add_key(
+    *,
     name: str,
     only_servers: tuple[str, ...],
     tools: tuple[str, ...],
@@ -80,19 +35,7 @@ def add(
     servers: Path | None,
     as_json: bool,
 ) -> int:
-    """Make a key for NAME and show it, this once.
-
-    \b
-    Examples:
-      fingerpost keys add laptop
-      fingerpost keys add ci --server git --effect read --expires 30d
-      fingerpost keys add support --profile support
-      fingerpost keys add anna --may use --may watch --may approve
-    """
-    from fingerpost.events import KeyChanged
-    from fingerpost.records import Effect, Right, Scope
-    from fingerpost.surfaces.cli.house import with_store
-
+    """Make a key for NAME and show it, this once."""
     end = _read_end(expires)
     may = tuple(Right(right) for right in dict.fromkeys(rights)) or (Right.USE,)
     scope = Scope(servers=only_servers, tools=tools, effects=tuple(Effect(effect) for effect in effects))
@@ -110,32 +53,8 @@ def add(
     return 0
 
 
-@keys.command("list")
-@house_options
-def list_(config: Path | None, servers: Path | None, as_json: bool) -> int:
-    """List the keys: what each opens, until when, and when it was last used.
-
-    \b
-    Example:
-      fingerpost keys list --json
-    """
-    return _list(config, servers, as_json=as_json)
-
-
-@keys.command()
-@click.argument("name")
-@house_options
-@for_people
-def revoke(name: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
-    """Have the key of NAME (or this id) open nothing any more; a running gateway hears of it in seconds.
-
-    \b
-    Example:
-      fingerpost keys revoke ci
-    """
-    from fingerpost.events import KeyChanged
-    from fingerpost.surfaces.cli.house import with_store
-    from fingerpost.surfaces.cli.screen import print_json
+def revoke_key(*, name: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """Have the key of NAME (or this id) open nothing any more; a running gateway hears of it in seconds."""
 
     async def work(store: Store, _: Settings) -> bool:
         known = [key for key in await store.keys.all() if name in (key.name, key.key_id)]
@@ -154,10 +73,8 @@ def revoke(name: str, config: Path | None, servers: Path | None, as_json: bool) 
     return 0 if revoked else 1
 
 
-def _list(config: Path | None, servers: Path | None, *, as_json: bool) -> int:
-    from fingerpost.records import utc_now
-    from fingerpost.surfaces.cli.house import with_store
-    from fingerpost.surfaces.cli.screen import output, print_json, table
+def list_keys(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """List all keys."""
 
     async def work(store: Store, _: Settings) -> list[ApiKey]:
         return await store.keys.all()
@@ -182,9 +99,6 @@ def _list(config: Path | None, servers: Path | None, *, as_json: bool) -> int:
 
 
 def _show_new(made: ApiKey, key: str, *, as_json: bool) -> None:
-    from fingerpost.records import utc_now
-    from fingerpost.surfaces.cli.screen import print_json
-
     if as_json:
         print_json({**_plain(made, utc_now()), "key": key})
         return
@@ -195,8 +109,6 @@ def _show_new(made: ApiKey, key: str, *, as_json: bool) -> None:
 
 
 def _plain(key: ApiKey, now: datetime) -> dict[str, Any]:
-    from fingerpost.records.codec import to_plain
-
     shown = {name: value for name, value in to_plain(key).items() if name != "digest"}
     return {**shown, "state": _state(key, now)}
 
@@ -210,8 +122,6 @@ def _state(key: ApiKey, now: datetime) -> str:
 
 
 def _reach(key: ApiKey) -> str:
-    from fingerpost.surfaces.cli.screen import plain
-
     bounds = (
         ("servers", key.scope.servers),
         ("tools", key.scope.tools),
@@ -224,11 +134,6 @@ def _reach(key: ApiKey) -> str:
 
 def _read_end(text: str | None) -> datetime | None:
     """`30d` from now, or a date: at its end, by UTC."""
-    import re
-    from datetime import UTC, datetime, timedelta
-
-    from fingerpost.records import utc_now
-
     if text is None:
         return None
     if match := re.fullmatch(r"(\d{1,5})\s*([mhdw])", text.strip()):

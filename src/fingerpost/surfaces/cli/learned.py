@@ -7,37 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fingerpost.surfaces.cli.options import house_options, wait_option
+from fingerpost.records.codec import to_plain
+from fingerpost.surfaces.cli.commands import KINDS
+from fingerpost.surfaces.cli.house import Asked, any_router, connect, read_settings, run
+from fingerpost.surfaces.cli.person import person
+from fingerpost.surfaces.cli.screen import (
+    count,
+    first_sentence,
+    output,
+    plain,
+    print_json,
+    print_lines,
+    table,
+)
 
 if TYPE_CHECKING:
     from fingerpost.records import Learned, LearnedCorrection
 
-KINDS = ("corrections", "outcomes", "preferences", "decisions", "thresholds")
 SHOWN = 20
 
 
-@click.command()
-@click.argument("what", nargs=-1, type=click.Choice(KINDS))
-@click.option("--reset", is_flag=True, help="Forget WHAT, or everything that was learned.")
-@click.option("--person", metavar="NAME", help="Only what this person said and is used to.")
-@house_options
-@wait_option
-def learned(what: tuple[str, ...], **options: Any) -> int:
-    """Show what was learned from use and feedback, which of it counts, and why.
-
-    With --reset it is forgotten: corrections (what people said), outcomes (what worked for which
-    request), preferences (what one person is used to), decisions (servers remembered for a request) or
-    thresholds (settings that moved).
-
-    \b
-    Examples:
-      fingerpost learned
-      fingerpost learned --reset corrections
-      fingerpost learned --reset preferences --person dana
-    """
-    from fingerpost.surfaces.cli.house import Asked, any_router, connect, read_settings, run
-    from fingerpost.surfaces.cli.person import person
-
+def show_learned(*, what: tuple[str, ...], **options: Any) -> int:
+    """Show what was learned from use and feedback, which of it counts, and why."""
     if what and not options["reset"]:
         message = "name what to forget together with --reset"
         raise click.UsageError(message)
@@ -58,8 +49,6 @@ def learned(what: tuple[str, ...], **options: Any) -> int:
 
 
 def _show_reset(what: tuple[str, ...], gone: int, *, as_json: bool) -> None:
-    from fingerpost.surfaces.cli.screen import print_json, print_lines
-
     if as_json:
         print_json({"forgotten": list(what or KINDS), "entries": gone})
         return
@@ -68,9 +57,6 @@ def _show_reset(what: tuple[str, ...], gone: int, *, as_json: bool) -> None:
 
 def show(found: Learned, *, as_json: bool) -> None:
     """Everything, with what of it counts."""
-    from fingerpost.records.codec import to_plain
-    from fingerpost.surfaces.cli.screen import output, print_json, print_lines
-
     if as_json:
         print_json(to_plain(found))
         return
@@ -81,8 +67,6 @@ def show(found: Learned, *, as_json: bool) -> None:
 
 
 def _overview(found: Learned) -> Iterator[str]:
-    from fingerpost.surfaces.cli.screen import count
-
     on = [name for name, is_on in found.flags.items() if is_on]
     off = [name for name, is_on in found.flags.items() if not is_on]
     yield f"counts:          {', '.join(on) or 'nothing'}"
@@ -101,8 +85,6 @@ def _overview(found: Learned) -> Iterator[str]:
 
 
 def _tables(found: Learned) -> Iterator[Any]:
-    from fingerpost.surfaces.cli.screen import first_sentence, plain, table
-
     if found.corrections:
         made = table("corrections", "right", "not", "times", "by", "for")
         for one in found.corrections[:SHOWN]:
@@ -125,8 +107,6 @@ def _tables(found: Learned) -> Iterator[Any]:
 
 
 def _name(tool: str | None) -> str:
-    from fingerpost.surfaces.cli.screen import plain
-
     return "" if tool is None else plain(tool)
 
 

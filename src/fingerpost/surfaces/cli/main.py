@@ -15,6 +15,8 @@ import click
 
 from fingerpost import __version__
 from fingerpost.surfaces.cli.colour import styled
+from fingerpost.surfaces.cli.outcome import guarded
+from fingerpost.surfaces.cli.streams import make_usable
 
 
 class Entry(NamedTuple):
@@ -34,38 +36,50 @@ SET_UP: Final = "Set up"
 TRUST: Final = "Trust"
 
 COMMANDS: Final = {
-    "servers": Entry("servers:servers", LOOK, "Connect every server and show how it is doing"),
-    "tools": Entry("tools:tools", LOOK, "List the tools of all servers, or those that match some words"),
-    "tool": Entry("tools:tool", LOOK, "Show everything known about one tool, and from where"),
-    "route": Entry("route:route", LOOK, "Show which tools a request would be offered, and why"),
-    "why": Entry("why:why", LOOK, "Say why one tool is or is not offered for a request"),
-    "learned": Entry("learned:learned", LOOK, "Show what was learned from use and feedback, or forget it"),
-    "insight": Entry("insight:insight", LOOK, "Show figures over time, and both arms of every rollout"),
-    "compare": Entry("compare:compare", LOOK, "Show what routing saves for a request: tools, tokens, time"),
-    "ask": Entry("ask:ask", ACT, "Answer a request, with a tool where it needs one"),
-    "chat": Entry("chat:chat", ACT, "Talk with your tools: answers, approvals, and why"),
-    "call": Entry("call:call", ACT, "Call a tool, with repair, policy, approval and progress"),
-    "prefer": Entry("prefer:prefer", ACT, "Say whether you want quick or thorough answers"),
-    "feedback": Entry("feedback:feedback", ACT, "Say whether a request got the right tool"),
-    "trace": Entry("trace:trace", ACT, "Draw the journey of one call"),
-    "result": Entry("result:result", ACT, "Fetch the rest of a long result"),
-    "breakers": Entry("trace:breakers", ACT, "Show the circuit breakers of servers"),
-    "serve": Entry("serve:serve", SERVE, "Serve all tools at one MCP address, for any client"),
-    "console": Entry("serve:console", SERVE, "Print a link that signs you in to the console"),
-    "stdio": Entry("serve:stdio", SERVE, "The same for a client that starts a program"),
-    "discord": Entry("discord:discord", SERVE, "Answer on Discord, as a bot"),
-    "install": Entry("install:install", SERVE, "Write Fingerpost into the configuration of an MCP client"),
-    "builtin": Entry("builtin:builtin", SERVE, "List our own servers, or run one of them alone"),
-    "profiles": Entry("profiles:profiles", SERVE, "List, show, check and add profiles"),
-    "keys": Entry("keys:keys", SERVE, "Make, list and revoke the gateway's API keys"),
-    "eval": Entry("eval:eval_", SET_UP, "Measure how well requests find their tools, and compare settings"),
-    "doctor": Entry("doctor:doctor", SET_UP, "Say what is wrong with the set-up, in order of what to fix"),
-    "import": Entry("import_:import_", SET_UP, "Find and merge the configurations of other MCP clients"),
-    "config": Entry("config:config", SET_UP, "Check the settings, or show where each value comes from"),
-    "completion": Entry("completion:completion", SET_UP, "Print the completion script for your shell"),
-    "approvals": Entry("approvals:approvals", TRUST, "Approve, edit or reject calls that wait for you"),
-    "pins": Entry("pins:pins", TRUST, "Review tools whose definition changed since it was first seen"),
-    "audit": Entry("audit:audit", TRUST, "Verify that the audit trail was not tampered with"),
+    "servers": Entry("commands:servers", LOOK, "Connect every server and show how it is doing"),
+    "tools": Entry("commands:tools", LOOK, "List the tools of all servers, or those that match some words"),
+    "tool": Entry("commands:tool", LOOK, "Show everything known about one tool, and from where"),
+    "route": Entry("commands:route", LOOK, "Show which tools a request would be offered, and why"),
+    "why": Entry("commands:why", LOOK, "Say why one tool is or is not offered for a request"),
+    "learned": Entry("commands:learned", LOOK, "Show what was learned from use and feedback, or forget it"),
+    "insight": Entry("commands:insight", LOOK, "Show figures over time, and both arms of every rollout"),
+    "compare": Entry("commands:compare", LOOK, "Show what routing saves for a request: tools, tokens, time"),
+    "ask": Entry("commands:ask", ACT, "Answer a request, with a tool where it needs one"),
+    "chat": Entry("commands:chat", ACT, "Talk with your tools: answers, approvals, and why"),
+    "call": Entry("commands:call", ACT, "Call a tool, with repair, policy, approval and progress"),
+    "prefer": Entry("commands:prefer", ACT, "Say whether you want quick or thorough answers"),
+    "feedback": Entry("commands:feedback", ACT, "Say whether a request got the right tool"),
+    "trace": Entry("commands:trace", ACT, "Draw the journey of one call"),
+    "result": Entry("commands:result", ACT, "Fetch the rest of a long result"),
+    "breakers": Entry("commands:breakers", ACT, "Show the circuit breakers of servers"),
+    "serve": Entry("server_commands:serve", SERVE, "Serve all tools at one MCP address, for any client"),
+    "console": Entry("server_commands:console", SERVE, "Print a link that signs you in to the console"),
+    "stdio": Entry("server_commands:stdio", SERVE, "The same for a client that starts a program"),
+    "discord": Entry("server_commands:discord", SERVE, "Answer on Discord, as a bot"),
+    "install": Entry(
+        "server_commands:install", SERVE, "Write Fingerpost into the configuration of an MCP client"
+    ),
+    "builtin": Entry("server_commands:builtin", SERVE, "List our own servers, or run one of them alone"),
+    "profiles": Entry("server_commands:profiles", SERVE, "List, show, check and add profiles"),
+    "keys": Entry("server_commands:keys", SERVE, "Make, list and revoke the gateway's API keys"),
+    "eval": Entry(
+        "setup_commands:eval_", SET_UP, "Measure how well requests find their tools, and compare settings"
+    ),
+    "doctor": Entry(
+        "setup_commands:doctor", SET_UP, "Say what is wrong with the set-up, in order of what to fix"
+    ),
+    "import": Entry(
+        "setup_commands:import_", SET_UP, "Find and merge the configurations of other MCP clients"
+    ),
+    "config": Entry(
+        "setup_commands:config", SET_UP, "Check the settings, or show where each value comes from"
+    ),
+    "completion": Entry("setup_commands:completion", SET_UP, "Print the completion script for your shell"),
+    "approvals": Entry("setup_commands:approvals", TRUST, "Approve, edit or reject calls that wait for you"),
+    "pins": Entry(
+        "setup_commands:pins", TRUST, "Review tools whose definition changed since it was first seen"
+    ),
+    "audit": Entry("setup_commands:audit", TRUST, "Verify that the audit trail was not tampered with"),
 }
 
 EXAMPLES: Final = """\
@@ -135,9 +149,6 @@ def fingerpost() -> None:
 
 def main() -> None:
     """Run the command; whatever goes wrong becomes one message and an exit code."""
-    from fingerpost.surfaces.cli.outcome import guarded
-    from fingerpost.surfaces.cli.streams import make_usable
-
     make_usable()
     # Loading what serves makes more than a hundred thousand objects that all stay: looking through them again
     # and again for garbage, as Python does after every 700, takes a twentieth of the start.

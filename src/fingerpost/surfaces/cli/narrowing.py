@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fingerpost.surfaces.cli.person import person
+from fingerpost.surfaces.cli.screen import errors_to
 
 if TYPE_CHECKING:
     from fingerpost.records import Message, Narrowing, ServerChoice
@@ -47,8 +48,6 @@ async def narrow(
 
 async def settle(router: Router) -> None:
     """Wait a little until the tools can be compared by meaning, and say so to a person who waits."""
-    from fingerpost.surfaces.cli.screen import errors_to
-
     screen = errors_to()
     if screen.is_terminal:
         with screen.status("reading the tools' meanings (kept for the next time)"):

@@ -1,19 +1,33 @@
-"""The options every command takes. Light: loaded for `--help` of a command, with click alone."""
+"""Options that several commands share, and loading a command's implementation.
+
+Loaded for `fingerpost COMMAND --help`: it imports click and nothing heavy.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+import shlex
+from collections.abc import Callable, Iterator
 from functools import wraps
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from fingerpost.errors import FingerpostError
-from fingerpost.surfaces.cli.commands import repeatable
 
 Command = Callable[..., Any]
+FILE: Final = click.Path(path_type=Path, dir_okay=False)  # shared: click looks for translations for each
 OVERRIDES = "fingerpost.overrides"  # settings given as options, in the context of the command
+_COMMAND: Final = re.compile(r"`(fingerpost(?: [^`]*)?)`")
+_TAKE_NO_FILES: Final = ("fingerpost import", "fingerpost completion")
+
+
+def run(target: str, /, **options: Any) -> Any:
+    """Import `module:function` of this package, call it with the options and return what it returns."""
+    module, _, name = target.partition(":")
+    return getattr(import_module(f"fingerpost.surfaces.cli.{module}"), name)(**options)
 
 
 def wait_option(command: Command) -> Command:
@@ -84,33 +98,31 @@ def effort_options(command: Command) -> Command:
     return command
 
 
-def for_people(command: Command) -> Command:
+def people_only(command: Command) -> Command:
     """For commands that decide something. A tool that runs one is refused: it would decide about itself."""
 
     @wraps(command)
     def checked(*args: Any, **options: Any) -> Any:
-        from fingerpost.surfaces.cli.person import refuse_tools
-
-        refuse_tools()
+        run("person:refuse_tools")
         return command(*args, **options)
 
     return checked
 
 
-def house_options(command: Command) -> Command:
+def common_options(command: Command) -> Command:
     """`--config`, `--servers` and `--json`, the same everywhere."""
     command = _advising(command)
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print JSON for programs instead of tables."),
         click.option(
             "--servers",
-            type=click.Path(path_type=Path, dir_okay=False),
+            type=FILE,
             metavar="FILE",
             help="A standard mcpServers JSON file, as Claude Desktop, Cursor and VS Code use.",
         ),
         click.option(
             "--config",
-            type=click.Path(path_type=Path, dir_okay=False),
+            type=FILE,
             metavar="FILE",
             help="The settings file [default: fingerpost.toml here, then the user's].",
         ),
@@ -131,3 +143,22 @@ def _advising(command: Command) -> Command:
             raise
 
     return advised
+
+
+def repeatable(text: str) -> str:
+    """`text`, each command in it with the files that the one at work was given."""
+    files = "".join(f" {word}" for word in _files())
+    return _COMMAND.sub(lambda found: f"`{_with(found[1], files)}`", text) if files else text
+
+
+def _with(command: str, files: str) -> str:
+    knows_none = command.startswith(_TAKE_NO_FILES) or command.endswith("--help")
+    return command if knows_none else f"{command}{files}"
+
+
+def _files() -> Iterator[str]:
+    context = click.get_current_context(silent=True)
+    for name in ("config", "servers"):
+        given = None if context is None else context.params.get(name)
+        if given is not None:
+            yield f"--{name} {shlex.quote(str(given))}"

@@ -83,6 +83,7 @@ def _explain(error: BaseException) -> int:
 
 
 def _say(line: str) -> None:
+    # Only errors need the patterns of secrets: compiling them would slow down every `--help`.
     from fingerpost.redaction import scrub
 
     try:
@@ -95,9 +96,7 @@ def _show_traceback(error: BaseException) -> None:
     if os.environ.get("FINGERPOST_DEBUG") == "1":
         import traceback
 
-        from fingerpost.redaction import scrub
-
-        click.echo(scrub("".join(traceback.format_exception(error))), err=True)
+        _say("".join(traceback.format_exception(error)))
 
 
 def _pipe_closed() -> int:

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from fingerpost.llm.tool_calls import read_arguments
+
 
 def read_pairs(pairs: Sequence[str]) -> dict[str, Any]:
     """The arguments these pairs stand for; a later one wins."""
@@ -24,8 +26,6 @@ def read_pairs(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def _parsed(pair: str, value: str) -> Any:
-    from fingerpost.llm.tool_calls import read_arguments
-
     parsed = read_arguments(f'{{"value": {value}}}')
     if isinstance(parsed, str):
         message = f"{pair}: {parsed}"

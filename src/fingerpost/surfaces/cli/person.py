@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import sys
+from getpass import getuser
 from typing import Final, cast
 
 import click
 
 from fingerpost.errors import CallError, LimitReached
 from fingerpost.surfaces.cli.typed_ahead import forget_typed_ahead
+from fingerpost.surfaces.web.peers import is_started_by_tool
 
 LONGEST_LINE: Final = 100_000  # characters
 LONGEST_REQUEST: Final = 500_000
@@ -27,8 +29,6 @@ class LineTooLong(LimitReached):
 
 def person() -> str:
     """Who decides here, for the trail."""
-    from getpass import getuser
-
     try:
         return getuser()
     except (KeyError, OSError):  # a container without a user database
@@ -37,8 +37,6 @@ def person() -> str:
 
 def refuse_tools() -> None:
     """Raises `CallError` where a tool started this command: what a tool does is no person's decision."""
-    from fingerpost.surfaces.web.peers import is_started_by_tool
-
     if is_started_by_tool():
         message = "this command was started by a tool, and deciding is for people"
         raise CallError(message, hint="run it in a terminal of your own")

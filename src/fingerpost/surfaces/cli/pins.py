@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from getpass import getuser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from anyio.to_thread import run_sync
+from rich.text import Text
 
-from fingerpost.surfaces.cli.commands import repeatable
-from fingerpost.surfaces.cli.options import for_people, house_options
+from fingerpost.catalog import describe_change
+from fingerpost.catalog.pins import is_server_key
+from fingerpost.records.codec import to_plain
+from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run, with_store
+from fingerpost.surfaces.cli.options import repeatable
+from fingerpost.surfaces.cli.person import confirmed
+from fingerpost.surfaces.cli.screen import output, plain, print_json, table
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -21,32 +30,10 @@ if TYPE_CHECKING:
     Work = Callable[[Router], Awaitable[int]]
 
 
-@click.group(invoke_without_command=True)
-@house_options
-@click.pass_context
-def pins(ctx: click.Context, config: Path | None, servers: Path | None, as_json: bool) -> int | None:
-    """Review tools whose definition changed since it was first seen.
-
-    The first definition seen of every tool is pinned, and what each server
-    says of itself. When a server later changes one, or offers a further tool,
-    that is hidden from models until a person accepts it.
-    Exit code 1 when something waits for review.
-
-    \b
-    Examples:
-      fingerpost pins                        what is pinned, what changed
-      fingerpost pins diff github/get_me     what changed, exactly
-      fingerpost pins accept github/get_me   trust the new definition
-      fingerpost pins reads web/fetch_page   it only reads: do not ask about it
-    """
-    if ctx.invoked_subcommand is not None:
-        return None
+def list_pins(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """Review tools whose definition changed since it was first seen."""
 
     async def work(router: Router) -> int:
-        from fingerpost.catalog.pins import is_server_key
-        from fingerpost.records.codec import to_plain
-        from fingerpost.surfaces.cli.screen import output, plain, print_json, table
-
         changed = {entry.card.key: entry for entry in router.catalog.quarantined}
         known = {key: entry.pin for key, entry in changed.items() if entry.new}
         known |= {key: pin for key, pin in (await router.store.pins.all()).items() if not is_server_key(key)}
@@ -85,18 +72,8 @@ def pins(ctx: click.Context, config: Path | None, servers: Path | None, as_json:
     return _with_router(config, servers, work)
 
 
-@pins.command()
-@click.argument("tool")
-@house_options
-def diff(tool: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
-    """Show what changed in the definition of TOOL since it was pinned.
-
-    TOOL may be the name of a server: then all that waits of it. Exit code 1 when something did.
-
-    \b
-    Example:
-      fingerpost pins diff github/get_me
-    """
+def show_changes(*, tool: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """Show what changed in the definition of TOOL since it was pinned."""
 
     async def work(router: Router) -> int:
         entries, text = _waiting(router, tool)
@@ -109,29 +86,10 @@ def diff(tool: str, config: Path | None, servers: Path | None, as_json: bool) ->
     return _with_router(config, servers, work)
 
 
-@pins.command()
-@click.argument("tool")
-@click.option("--yes", is_flag=True, help="Do not ask; for scripts that reviewed the change before.")
-@house_options
-@for_people
-def accept(tool: str, yes: bool, config: Path | None, servers: Path | None, as_json: bool) -> int:
-    """Trust the new definition of TOOL, after showing what changed.
-
-    TOOL may be the name of a server: then all that waits of it, new tools and its own words included.
-
-    \b
-    Examples:
-      fingerpost pins accept github/get_me
-      fingerpost pins accept github
-    """
+def accept_changes(*, tool: str, yes: bool, config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """Trust the new definition of TOOL, after showing what changed."""
 
     async def work(router: Router) -> int:
-        from getpass import getuser
-
-        from anyio.to_thread import run_sync
-
-        from fingerpost.surfaces.cli.person import confirmed
-
         entries, text = _waiting(router, tool)
         if not entries and text is None:
             return 0
@@ -157,29 +115,12 @@ def accept(tool: str, yes: bool, config: Path | None, servers: Path | None, as_j
     return _with_router(config, servers, work)
 
 
-@pins.command()
-@click.argument("tool")
-@click.option("--undo", is_flag=True, help="Take it back: the tool is asked about again.")
-@click.option("--yes", is_flag=True, help="Do not ask; for scripts that reviewed the tool before.")
-@house_options
-def reads(tool: str, undo: bool, yes: bool, config: Path | None, servers: Path | None, as_json: bool) -> int:
-    """Say that TOOL only reads, so that it runs without a question.
-
-    It holds for the definition shown, and ends when that changes.
-
-    \b
-    Example:
-      fingerpost pins reads web/fetch_page
-    """
+def mark_read_only(
+    *, tool: str, undo: bool, yes: bool, config: Path | None, servers: Path | None, as_json: bool
+) -> int:
+    """Say that TOOL only reads, so that it runs without a question."""
 
     async def work(router: Router) -> int:
-        from getpass import getuser
-
-        from anyio.to_thread import run_sync
-
-        from fingerpost.surfaces.cli.person import confirmed
-        from fingerpost.surfaces.cli.screen import plain
-
         card = router.tools.find(tool)
         if card is None:
             click.echo(f"No tool is called {plain(tool)!r}.", err=True)
@@ -198,18 +139,8 @@ def reads(tool: str, undo: bool, yes: bool, config: Path | None, servers: Path |
     return _with_router(config, servers, work)
 
 
-@pins.command()
-@click.argument("tool")
-@house_options
-@for_people
-def forget(tool: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
-    """Remove the pin of TOOL (its key); the next definition seen is pinned instead.
-
-    \b
-    Example:
-      fingerpost pins forget github/get_me
-    """
-    from fingerpost.surfaces.cli.house import with_store
+def forget_pin(*, tool: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """Remove the pin of TOOL (its key); the next definition seen is pinned instead."""
 
     async def work(store: Store, _: Settings) -> int:  # a pin can outlive its server
         if tool not in await store.pins.all():
@@ -224,8 +155,6 @@ def forget(tool: str, config: Path | None, servers: Path | None, as_json: bool) 
 
 def _with_router(config: Path | None, servers: Path | None, work: Work) -> int:
     """Run `work` on a router whose servers have all been asked for their tools."""
-    from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run
-
     loaded = read_settings(Asked(config, servers, as_json=False))
 
     async def opened() -> int:
@@ -259,10 +188,6 @@ def _waiting(router: Router, name: str) -> tuple[list[Quarantined], ChangedInstr
 
 
 def _show_text(text: ChangedInstructions) -> None:
-    from rich.text import Text
-
-    from fingerpost.surfaces.cli.screen import output, plain
-
     screen = output()
     screen.print(Text(f"{plain(text.server)} says something else of itself:", style="bold"))
     for line in text.before.splitlines():
@@ -273,12 +198,6 @@ def _show_text(text: ChangedInstructions) -> None:
 
 def _show_tool(card: ToolCard) -> None:
     """All that a person has to judge a tool by."""
-    import json
-
-    from rich.text import Text
-
-    from fingerpost.surfaces.cli.screen import output, plain
-
     screen = output()
     screen.print(Text(plain(card.key), style="bold"))
     screen.print(Text(plain(card.description)))
@@ -290,12 +209,6 @@ def _show_tool(card: ToolCard) -> None:
 
 
 def _show_change(entry: Quarantined, *, as_json: bool) -> None:
-    from rich.text import Text
-
-    from fingerpost.catalog import describe_change
-    from fingerpost.records.codec import to_plain
-    from fingerpost.surfaces.cli.screen import output, plain, print_json
-
     changes = describe_change(entry.pin.definition, entry.card.definition)
     if as_json:
         print_json({"tool": entry.card.key, "changes": [to_plain(change) for change in changes]})

@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-import click
-
-from fingerpost.surfaces.cli.options import house_options
+from fingerpost.surfaces.cli.house import Asked, any_router, read_settings, run
+from fingerpost.surfaces.cli.person import person
+from fingerpost.surfaces.cli.screen import print_json, print_lines
 
 if TYPE_CHECKING:
     from fingerpost.records import Effort
     from fingerpost.router import Router
 
-CHOICES: Final = ("quick", "thorough", "usual")
 
-
-@click.command()
-@click.argument("what", required=False, type=click.Choice(CHOICES))
-@house_options
-def prefer(what: str | None, **options: Any) -> int:
-    """Say whether you want quick or thorough answers, or see what you said. `usual` takes it back.
-
-    Quick answers come from fast tools and one decision of a model; thorough ones prefer research tools,
-    look at more tools and are reviewed. A request can say otherwise: --quick, --thorough.
-
-    \b
-    Examples:
-      fingerpost prefer quick
-      fingerpost prefer
-      fingerpost prefer usual
-    """
-    from fingerpost.surfaces.cli.house import Asked, any_router, read_settings, run
-    from fingerpost.surfaces.cli.person import person
-    from fingerpost.surfaces.cli.screen import print_json, print_lines
-
+def set_preference(*, what: str | None, **options: Any) -> int:
+    """Say whether you want quick or thorough answers, or see what you said. `usual` takes it back."""
     loaded = read_settings(Asked(options["config"], options["servers"], options["as_json"]))
 
     async def work() -> int:

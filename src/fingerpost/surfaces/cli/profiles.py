@@ -7,8 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fingerpost.choose.instructions import directives_under, persona_under, tool_instructions
+from fingerpost.choose.prompts import system_prompt
+from fingerpost.errors import ConfigError
+from fingerpost.redaction import scrub_json
+from fingerpost.settings import check as find_problems
+from fingerpost.settings.problems import dotted
+from fingerpost.settings.profiles import examples
 from fingerpost.surfaces.cli.colour import styled
-from fingerpost.surfaces.cli.options import house_options, wait_option
+from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run
+from fingerpost.surfaces.cli.screen import count, first_sentence, output, plain, print_json, table
+from fingerpost.surfaces.cli.speaking import readable
+from fingerpost.surfaces.cli.tools import effect_words
 
 if TYPE_CHECKING:
     from fingerpost.router import Router
@@ -16,42 +26,8 @@ if TYPE_CHECKING:
     from fingerpost.settings import Loaded, ProfileFiles, ProfileSettings
 
 
-@click.group(invoke_without_command=True)
-@house_options
-@click.pass_context
-def profiles(ctx: click.Context, config: Path | None, servers: Path | None, as_json: bool) -> int | None:
-    """List, show, check and add profiles.
-
-    A profile is a persona with its own choice of tools, instructions and rules:
-    a table [profiles.NAME] in fingerpost.toml, or a file profiles/NAME.toml
-    beside it. Files are taken up while Fingerpost runs.
-
-    \b
-    Examples:
-      fingerpost profiles                      every profile there is
-      fingerpost profiles show support         its tools, and the prompt it makes
-      fingerpost profiles add v0.3 v1 kb       tool sets by API version
-      fingerpost profiles check                what is wrong with the files
-    """
-    return None if ctx.invoked_subcommand is not None else _list(config, servers, as_json=as_json)
-
-
-@profiles.command("list")
-@house_options
-def list_(config: Path | None, servers: Path | None, as_json: bool) -> int:
-    """List the profiles: what each is for, who may use it, when it is meant, where it is written.
-
-    \b
-    Example:
-      fingerpost profiles list --json
-    """
-    return _list(config, servers, as_json=as_json)
-
-
-def _list(config: Path | None, servers: Path | None, *, as_json: bool) -> int:
-    from fingerpost.surfaces.cli.house import Asked, read_settings
-    from fingerpost.surfaces.cli.screen import output, plain, print_json, table
-
+def list_profiles(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """List all profiles."""
     loaded = read_settings(Asked(config, servers, as_json))
     found = sorted(loaded.settings.profiles.items())
     if as_json:
@@ -85,8 +61,6 @@ def _meant(profile: ProfileSettings) -> str:
 
 def _written(loaded: Loaded, name: str) -> str:
     """The file of a profile, and the line its first word stands on."""
-    from fingerpost.settings.problems import dotted
-
     prefix = f"{dotted(('profiles', name))}."
     places = [origin for path, origin in loaded.origins.items() if path.startswith(prefix)]
     first = min(places, key=lambda origin: origin.line or 0, default=None)
@@ -96,21 +70,8 @@ def _written(loaded: Loaded, name: str) -> str:
 # -- one of them ------------------------------------------------------------------------------------
 
 
-@profiles.command()
-@click.argument("name")
-@click.option("--prompt", is_flag=True, help="Also print the system prompt it makes.")
-@house_options
-@wait_option
-def show(name: str, prompt: bool, **options: Any) -> int:
-    """Show what the profile NAME comes to with the servers there are: its tools, and its prompt.
-
-    \b
-    Examples:
-      fingerpost profiles show researcher
-      fingerpost profiles show v0.3 --prompt
-    """
-    from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run
-
+def show_profile(*, name: str, prompt: bool, **options: Any) -> int:
+    """Show what the profile NAME comes to with the servers there are: its tools, and its prompt."""
     loaded = read_settings(Asked(options["config"], options["servers"], options["as_json"]))
 
     async def work() -> int:
@@ -128,9 +89,6 @@ def show(name: str, prompt: bool, **options: Any) -> int:
 
 
 def _print_json(router: Router, name: str, view: View) -> None:
-    from fingerpost.redaction import scrub_json
-    from fingerpost.surfaces.cli.screen import print_json
-
     told = {
         "name": name,
         "profile": _plain(router.profiles[name]),
@@ -141,9 +99,6 @@ def _print_json(router: Router, name: str, view: View) -> None:
 
 
 def _show(router: Router, name: str, view: View, *, prompt: bool) -> None:
-    from fingerpost.surfaces.cli.screen import count, first_sentence, output, plain, table
-    from fingerpost.surfaces.cli.tools import effect_words
-
     profile = router.profiles[name]
     click.echo(f"{styled(plain(name), bold=True)}: {plain(profile.description or 'a profile')}")
     click.echo(f"  who    {plain(_who(profile))}")
@@ -160,16 +115,11 @@ def _show(router: Router, name: str, view: View, *, prompt: bool) -> None:
     else:
         click.echo("Nothing fits its servers, tools and effects. Are those servers configured?", err=True)
     if prompt:
-        from fingerpost.surfaces.cli.speaking import readable
-
         click.echo(readable(_prompt(router, name, view)))
 
 
 def _prompt(router: Router, name: str, view: View) -> str:
     """What a model would read first, with as many of the tools as a request is offered at most."""
-    from fingerpost.choose.instructions import directives_under, persona_under, tool_instructions
-    from fingerpost.choose.prompts import system_prompt
-
     profile, settings = router.profiles[name], router.settings
     offered = view.visible.cards[: profile.max_tools or settings.narrow.max_tools]
     return system_prompt(
@@ -183,18 +133,8 @@ def _prompt(router: Router, name: str, view: View) -> str:
 # -- files ------------------------------------------------------------------------------------------
 
 
-@profiles.command()
-@house_options
-def check(config: Path | None, servers: Path | None, as_json: bool) -> int:
-    """Explain what is wrong with profiles: file, line and fix. Exit code 1 when something is.
-
-    \b
-    Example:
-      fingerpost profiles check --config team/fingerpost.toml
-    """
-    from fingerpost.settings import check as find_problems
-    from fingerpost.surfaces.cli.screen import plain, print_json
-
+def check_profiles(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """Explain what is wrong with profiles: file, line and fix. Exit code 1 when something is."""
     found = find_problems(config=config, servers=servers)
     wrong = [problem for problem in found if not problem.warning and problem.path.startswith("profiles")]
     if as_json:
@@ -208,24 +148,8 @@ def check(config: Path | None, servers: Path | None, as_json: bool) -> int:
     return 1 if wrong else 0
 
 
-@profiles.command()
-@click.argument("names", nargs=-1, metavar="[EXAMPLE]...")
-@house_options
-def add(names: tuple[str, ...], config: Path | None, servers: Path | None, as_json: bool) -> int:
-    """Write ready profiles into the folder of profiles; without a name, list those there are.
-
-    What is written is a file like any other: change it as you like. A file that is
-    there already is left alone.
-
-    \b
-    Examples:
-      fingerpost profiles add
-      fingerpost profiles add v0.3 v1 kb
-      fingerpost profiles add researcher
-    """
-    from fingerpost.settings.profiles import examples
-    from fingerpost.surfaces.cli.house import Asked, read_settings
-
+def add_profiles(*, names: tuple[str, ...], config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """Write ready profiles into the folder of profiles; without a name, list those there are."""
     ready = examples()
     if not names:
         for name, text in ready.items():
@@ -242,17 +166,12 @@ def add(names: tuple[str, ...], config: Path | None, servers: Path | None, as_js
 
 def _folder(loaded: Loaded) -> ProfileFiles:
     if loaded.profile_files is None:
-        from fingerpost.errors import ConfigError
-
         message = "there is no fingerpost.toml that profiles could stand beside"
         raise ConfigError(message, hint="create one (it may be empty), or set profiles_folder")
     return loaded.profile_files
 
 
 def _write(files: ProfileFiles, name: str, text: str) -> None:
-    from fingerpost.errors import ConfigError
-    from fingerpost.surfaces.cli.screen import plain
-
     path, shown = files.folder / f"{name}.toml", f"{files.shown}/{name}.toml"
     if name in files.written:
         message = f"the profile {name} is written at {files.places[name]} already"

@@ -5,15 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio
 import click
 
+from fingerpost.call.digest import Results, shown
+from fingerpost.records.codec import to_plain
 from fingerpost.surfaces.cli.colour import styled
-from fingerpost.surfaces.cli.options import house_options
+from fingerpost.surfaces.cli.house import with_store
+from fingerpost.surfaces.cli.screen import plain, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from fingerpost.call.digest import Page, Results
+    from fingerpost.call.digest import Page
     from fingerpost.settings import Settings
     from fingerpost.store import Store
 
@@ -23,25 +27,8 @@ if TYPE_CHECKING:
 _LOOKED_AT = 20  # parts, for the first that is a file
 
 
-@click.command()
-@click.argument("handle")
-@click.option("--page", type=click.IntRange(min=1), default=1, show_default=True, help="Which page.")
-@click.option(
-    "--tokens", type=click.IntRange(min=50), default=2000, show_default=True, help="Tokens to a page."
-)
-@click.option(
-    "--part", type=click.IntRange(min=1), help="Which part (a picture, a file) --out writes; else the first."
-)
-@click.option(
-    "--out",
-    "--output",
-    "output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write what was kept aside (a picture, a sound) to this file instead.",
-)
-@house_options
-def result(
+def show_result(
+    *,
     handle: str,
     page: int,
     tokens: int,
@@ -51,14 +38,7 @@ def result(
     servers: Path | None,
     as_json: bool,
 ) -> int:
-    """Show the full result of a call whose digest left something out.
-
-    \b
-    Examples:
-      fingerpost result res_kqzvbnwtyhdca
-      fingerpost result res_kqzvbnwtyhdca --page 2
-      fingerpost result res_kqzvbnwtyhdca --out picture.png
-    """
+    """Show the full result of a call whose digest left something out."""
     if part is not None and output is None:
         message = "--part needs --out: the file to write it to"
         raise click.UsageError(message)
@@ -87,8 +67,6 @@ async def _first_file(results: Results, handle: str) -> int:
 
 
 async def _write_part(results: Results, handle: str, part: int, output: Path) -> int:
-    import anyio
-
     found = await results.part(handle, part)
     if found is None:
         return _nothing(f"there is no part {part} of {handle}")
@@ -99,10 +77,6 @@ async def _write_part(results: Results, handle: str, part: int, output: Path) ->
 
 
 def _show(found: Page, *, as_json: bool) -> None:
-    from fingerpost.call.digest import shown
-    from fingerpost.records.codec import to_plain
-    from fingerpost.surfaces.cli.screen import print_json
-
     if as_json:
         print_json(to_plain(found))
         return
@@ -120,17 +94,11 @@ def _nothing(what: str) -> int:
 
 
 def _plain(text: str) -> str:
-    from fingerpost.surfaces.cli.screen import plain
-
     return plain(text)
 
 
 def _with_results(config: Path | None, servers: Path | None, work: Work) -> int:
-    from fingerpost.surfaces.cli.house import with_store
-
     async def look(store: Store, settings: Settings) -> int:
-        from fingerpost.call.digest import Results
-
         return await work(Results(store.cache, keep_seconds=settings.digest.keep_seconds))
 
     return with_store(config, servers, look)

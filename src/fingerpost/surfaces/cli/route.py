@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
+from rich.text import Text
 
-from fingerpost.surfaces.cli.options import (
-    effort_options,
-    house_options,
-    profile_option,
-    smart_routing_options,
-    wait_option,
-)
+from fingerpost.records.codec import to_plain
+from fingerpost.redaction import scrub_json
+from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run
+from fingerpost.surfaces.cli.narrowing import narrow
+from fingerpost.surfaces.cli.screen import output, plain, print_json, table
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from fingerpost.records import Candidate, Narrowing, Need, Signals
 
 # Each signal has a colour, and a shade for where there are no colours.
@@ -27,40 +23,8 @@ VERDICT_COLOURS = {"tool": "green", "none": "blue", "unclear": "yellow"}
 BAR_WIDTH = 30
 
 
-@click.command()
-@click.argument("request", nargs=-1, required=True)
-@click.option("--explain", is_flag=True, help="Also show every candidate, why it lost, and what was hidden.")
-@click.option(
-    "--max-tools",
-    type=click.IntRange(min=1, max=64),
-    metavar="N",
-    help="Offer at most this many [default: narrow.max_tools].",
-)
-@click.option(
-    "--ask-model",
-    is_flag=True,
-    help="Let the model choose servers first, as smart routing does for a request.",
-)
-@effort_options
-@click.option("--server", metavar="NAME", help="Look only at this server's tools (and connect only it).")
-@profile_option
-@smart_routing_options
-@house_options
-@wait_option
-def route(request: tuple[str, ...], **options: Any) -> int:
-    """Show which tools would be offered to a model for REQUEST, and why.
-
-    No tool is called, and no model is asked unless --ask-model is given. Exit code 1 when no tool is offered.
-
-    \b
-    Examples:
-      fingerpost route "what is the weather in Oslo tomorrow"
-      fingerpost route --explain "close the stale issues and tell Dana"
-      fingerpost route --json --max-tools 2 "תמצא לי את הקובץ של הדוח"
-    """
-    from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run
-    from fingerpost.surfaces.cli.narrowing import narrow
-
+def show_route(*, request: tuple[str, ...], **options: Any) -> int:
+    """Show which tools would be offered to a model for REQUEST, and why."""
     text, server = " ".join(request), options["server"]
     loaded = read_settings(Asked(options["config"], options["servers"], options["as_json"]))
 
@@ -88,18 +52,12 @@ def route(request: tuple[str, ...], **options: Any) -> int:
 
 
 def _print_json(text: str, narrowing: Narrowing) -> None:
-    from fingerpost.records.codec import to_plain
-    from fingerpost.redaction import scrub_json
-    from fingerpost.surfaces.cli.screen import print_json
-
     offered = [candidate.tool for candidate in narrowing.shortlist.offered]
     print_json(scrub_json({"request": text, "offered": offered, "narrowing": to_plain(narrowing)}))
 
 
 def show_narrowing(narrowing: Narrowing, *, explain: bool, trace: bool = True) -> None:
     """The need, the tools offered with what their scores are made of, and with `explain` the losers."""
-    from fingerpost.surfaces.cli.screen import output
-
     screen = output()
     for line in _overview(narrowing):
         screen.print(line)
@@ -111,10 +69,6 @@ def show_narrowing(narrowing: Narrowing, *, explain: bool, trace: bool = True) -
 
 
 def _overview(narrowing: Narrowing) -> Iterator[Text]:
-    from rich.text import Text
-
-    from fingerpost.surfaces.cli.screen import plain
-
     yield _need_line(narrowing.need)
     if said := ", ".join(_signals(narrowing.signals)):
         yield Text.assemble(("read     ", "dim"), plain(said))
@@ -137,10 +91,6 @@ def _overview(narrowing: Narrowing) -> Iterator[Text]:
 
 
 def _need_line(need: Need) -> Text:
-    from rich.text import Text
-
-    from fingerpost.surfaces.cli.screen import plain
-
     verdicts = {"tool": "a tool is needed", "none": "no tool is needed", "unclear": "unclear"}
     return Text.assemble(
         ("need     ", "dim"),
@@ -164,10 +114,6 @@ def _signals(signals: Signals) -> Iterator[str]:
 
 
 def _show_offered(narrowing: Narrowing, *, explain: bool) -> None:
-    from rich.text import Text
-
-    from fingerpost.surfaces.cli.screen import output, plain, table
-
     screen = output()
     offered = narrowing.shortlist.offered
     if not offered:
@@ -199,8 +145,6 @@ def _speed(candidate: Candidate) -> str:
 
 def bar(candidate: Candidate, largest: float, *, width: int = BAR_WIDTH, coloured: bool) -> Text:
     """The score as a bar, one stretch for each signal that added to it."""
-    from rich.text import Text
-
     line = Text(no_wrap=True, overflow="crop")
     drawn, so_far = 0, 0.0
     for part in candidate.parts:
@@ -225,8 +169,6 @@ def reasons(candidate: Candidate, *, all_of_them: bool) -> str:
 
 
 def _legend(candidates: Sequence[Candidate], *, coloured: bool) -> Text:
-    from rich.text import Text
-
     line = Text()
     signals = dict.fromkeys(part.signal for candidate in candidates for part in candidate.parts)
     for signal in signals:
@@ -237,10 +179,6 @@ def _legend(candidates: Sequence[Candidate], *, coloured: bool) -> Text:
 
 
 def _show_rest(narrowing: Narrowing) -> None:
-    from rich.text import Text
-
-    from fingerpost.surfaces.cli.screen import output, plain, table
-
     screen = output()
     losers = [candidate for candidate in narrowing.shortlist.candidates if not candidate.offered]
     if losers:

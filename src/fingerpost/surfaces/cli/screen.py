@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fingerpost.catalog import visible
 from fingerpost.redaction import scrub
 from fingerpost.surfaces.cli.colour import is_wanted
 
@@ -45,8 +46,6 @@ def plain(text: str) -> str:
     Names and descriptions come from servers: an escape sequence in one could
     recolour, retitle or clear the person's terminal.
     """
-    from fingerpost.catalog import visible
-
     return visible(" ".join(scrub(text).split()))
 
 

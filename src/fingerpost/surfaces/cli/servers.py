@@ -6,8 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from rich.live import Live
+from rich.text import Text
 
-from fingerpost.surfaces.cli.options import house_options, wait_option
+from fingerpost.events import encode
+from fingerpost.records.codec import to_plain
+from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run
+from fingerpost.surfaces.cli.screen import count, output, plain, print_json, table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -25,34 +30,10 @@ COLOURS = {
 }
 
 
-@click.group(invoke_without_command=True)
-@house_options
-@wait_option
-@click.option("--watch", is_flag=True, help="Stay connected and show every change until Ctrl-C.")
-@click.pass_context
-def servers(
-    ctx: click.Context,
-    config: Path | None,
-    servers: Path | None,
-    as_json: bool,
-    wait: float,
-    watch: bool,
-) -> int | None:
-    """Connect every configured server and show how it is doing.
-
-    Servers connect side by side; one that is dead or slow delays no other.
-    Exit code 1 when not a single enabled server came up.
-
-    \b
-    Examples:
-      fingerpost servers --servers mcp.json
-      fingerpost servers --watch
-      fingerpost servers --json | jq '.[] | select(.state != "ready")'
-    """
-    if ctx.invoked_subcommand is not None:
-        return None
-    from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run
-
+def show_servers(
+    *, config: Path | None, servers: Path | None, as_json: bool, wait: float, watch: bool
+) -> int:
+    """Connect every configured server and show how it is doing."""
     asked = Asked(config, servers, as_json)
     loaded = read_settings(asked)
 
@@ -68,18 +49,8 @@ def servers(
     return run(work)
 
 
-@servers.command()
-@click.argument("name")
-@house_options
-def login(name: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
-    """Sign in to the server NAME with OAuth; the browser opens, the token is kept in the store.
-
-    \b
-    Example:
-      fingerpost servers login linear --servers mcp.json
-    """
-    from fingerpost.surfaces.cli.house import Asked, open_router, read_settings, run
-
+def sign_in(*, name: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """Sign in to the server NAME with OAuth; the browser opens, the token is kept in the store."""
     loaded = read_settings(Asked(config, servers, as_json))
 
     async def work() -> int:
@@ -102,9 +73,6 @@ def _anything_up(statuses: tuple[ServerStatus, ...]) -> bool:
 
 
 def _show(statuses: tuple[ServerStatus, ...], *, as_json: bool) -> None:
-    from fingerpost.records.codec import to_plain
-    from fingerpost.surfaces.cli.screen import output, print_json
-
     if as_json:
         print_json([to_plain(status) for status in statuses])
     else:
@@ -112,10 +80,6 @@ def _show(statuses: tuple[ServerStatus, ...], *, as_json: bool) -> None:
 
 
 def _table(statuses: tuple[ServerStatus, ...]) -> Table:
-    from rich.text import Text
-
-    from fingerpost.surfaces.cli.screen import count, plain, table
-
     up = sum(status.state in ("ready", "degraded") for status in statuses)
     tools = sum(status.tools for status in statuses)
     made = table(
@@ -139,21 +103,15 @@ def _table(statuses: tuple[ServerStatus, ...]) -> Table:
 
 async def _watch(router: Router, *, as_json: bool) -> None:
     """Until interrupted: a table that keeps itself current, or a line for every change into a pipe."""
-    from fingerpost.surfaces.cli.screen import output
-
     screen = output()
     with router.live.subscribe() as changes:
         router.servers.start()
         if screen.is_terminal and not as_json:
-            from rich.live import Live
-
             with Live(_table(router.servers.statuses), console=screen, refresh_per_second=8) as live:
                 async for _ in changes:
                     live.update(_table(router.servers.statuses))
         async for event in changes:
             if as_json:
-                from fingerpost.events import encode
-
                 click.echo(encode(event))
             else:
                 click.echo(f"{event.at:%H:%M:%S} {event.kind} {event.summary()}")

@@ -16,9 +16,17 @@ import click
 
 from fingerpost.errors import ConfigError, StoreError
 from fingerpost.surfaces.cli.colour import styled
-from fingerpost.surfaces.cli.commands import repeatable
 from fingerpost.surfaces.cli.house import open_router
-from fingerpost.surfaces.cli.screen import count, plain
+from fingerpost.surfaces.cli.options import repeatable
+from fingerpost.surfaces.cli.screen import count, plain, print_json
+from fingerpost.surfaces.gateway.methods import open_methods
+from fingerpost.surfaces.gateway.offers.modes import ROUTE, decide
+from fingerpost.surfaces.gateway.wire.audience import Listeners
+from fingerpost.surfaces.gateway.wire.stdio import serve_stdio
+from fingerpost.surfaces.serve import event_loop, serve
+from fingerpost.surfaces.web.access import check_exposure, open_gate
+from fingerpost.surfaces.web.gate import Endpoint
+from fingerpost.surfaces.web.tickets import make_ticket, sign_in_page
 
 if TYPE_CHECKING:
     from fingerpost.router import Router
@@ -31,10 +39,6 @@ def serve_until_stopped(
     loaded: Loaded, *, as_json: bool, open_browser: bool = False, profile: str | None = None
 ) -> int:
     """Everything on its port, until Ctrl-C or a signal to end. `profile` is for whoever names none."""
-    from fingerpost.surfaces.serve import serve
-    from fingerpost.surfaces.web.access import check_exposure, open_gate
-    from fingerpost.surfaces.web.tickets import make_ticket, sign_in_page
-
     settings = loaded.settings
     gateway = settings.gateway
 
@@ -77,11 +81,6 @@ def serve_until_stopped(
 
 def serve_one_client(loaded: Loaded, *, profile: str | None) -> int:
     """The gateway on standard input and output, until the client closes its side."""
-    from fingerpost.surfaces.gateway.methods import open_methods
-    from fingerpost.surfaces.gateway.wire.audience import Listeners
-    from fingerpost.surfaces.gateway.wire.stdio import serve_stdio
-    from fingerpost.surfaces.web.gate import Endpoint
-
     settings = loaded.settings
     if profile is not None and profile not in settings.profiles:
         known = ", ".join(sorted(settings.profiles)) or "none yet"
@@ -105,8 +104,6 @@ def serve_one_client(loaded: Loaded, *, profile: str | None) -> int:
 
 
 def _run(work: Callable[[], Coroutine[Any, Any, int]]) -> int:
-    from fingerpost.surfaces.serve import event_loop
-
     return anyio.run(work, backend_options=event_loop())
 
 
@@ -128,8 +125,6 @@ async def _connecting(router: Router, *, quiet: bool) -> AsyncGenerator[None]:
 
 async def _warm_up(router: Router) -> None:
     """Where tools are found by request, what finds them is loaded before the first one asks."""
-    from fingerpost.surfaces.gateway.offers.modes import ROUTE, decide
-
     await router.servers.settled(timeout=SETTLED_S)
     settings = router.settings
     if decide(settings.gateway.mode, await router.look(), settings.smart_routing) == ROUTE:
@@ -166,8 +161,6 @@ def _announce(address: str, loaded: Loaded, sign_in: str | None, *, as_json: boo
     }
     there = {name: address + path for name, (path, enabled) in others.items() if enabled}
     if as_json:
-        from fingerpost.surfaces.cli.screen import print_json
-
         print_json({"address": address, "endpoints": [address + path for path in endpoints], **there})
         return
     offered = {"auto": "few tools as themselves, many by request", "route": "tools found by request"}

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 import click
+from rich.text import Text
 
 from fingerpost.catalog import visible
 from fingerpost.events import AttemptStarted, CallProgressed, Event
@@ -92,8 +93,6 @@ class Speech:
             self._in_line = False
 
     def _show(self, words: str) -> None:
-        from rich.text import Text
-
         said = Text(words)  # as text: a tool's name in brackets is no markup
         if self._status is not None:
             self._status.update(said)

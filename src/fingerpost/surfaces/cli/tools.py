@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.text import Text
 
-from fingerpost.surfaces.cli.commands import repeatable
-from fingerpost.surfaces.cli.options import house_options, wait_option
+from fingerpost.call.names import absent
+from fingerpost.records import Known, Source, ToolCall
+from fingerpost.records.codec import to_plain
+from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run
+from fingerpost.surfaces.cli.options import repeatable
+from fingerpost.surfaces.cli.screen import count, first_sentence, output, plain, print_json, table
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from fingerpost.catalog import Snapshot
-    from fingerpost.records import Known, ToolCard
+    from fingerpost.records import ToolCard
     from fingerpost.router import Router
     from fingerpost.settings import CallSettings
 
 EFFECT_COLOURS = {"read": "green", "write": "yellow", "destroy": "red"}
 
 
-@click.command()
-@click.argument("query", nargs=-1)
-@click.option("--server", metavar="NAME", help="Only this server's tools (and connect only it).")
-@house_options
-@wait_option
-def tools(
+def list_tools(
+    *,
     query: tuple[str, ...],
     server: str | None,
     config: Path | None,
@@ -35,18 +35,7 @@ def tools(
     as_json: bool,
     wait: float,
 ) -> int:
-    """List the tools of all servers, or those that match the words of QUERY.
-
-    Exit code 1 when nothing matches.
-
-    \b
-    Examples:
-      fingerpost tools
-      fingerpost tools read file
-      fingerpost tools --server github --json
-    """
-    from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run
-
+    """List the tools of all servers, or those that match the words of QUERY."""
     loaded = read_settings(Asked(config, servers, as_json))
 
     async def work() -> int:
@@ -64,22 +53,8 @@ def tools(
     return run(work)
 
 
-@click.command()
-@click.argument("name")
-@house_options
-@wait_option
-def tool(name: str, config: Path | None, servers: Path | None, as_json: bool, wait: float) -> int:
-    """Show everything known about the tool NAME, and where each piece comes from.
-
-    NAME is its key (server/tool), the name models see, or the bare name when only one server has it.
-
-    \b
-    Examples:
-      fingerpost tool time/get_current_time
-      fingerpost tool get_current_time --json
-    """
-    from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run
-
+def show_tool(*, name: str, config: Path | None, servers: Path | None, as_json: bool, wait: float) -> int:
+    """Show everything known about the tool NAME, and where each piece comes from."""
     loaded = read_settings(Asked(config, servers, as_json))
 
     async def work() -> int:
@@ -91,8 +66,6 @@ def tool(name: str, config: Path | None, servers: Path | None, as_json: bool, wa
             if card is None:
                 return _say_unknown(router, name)
             if as_json:
-                from fingerpost.surfaces.cli.screen import print_json
-
                 print_json(card_as_json(card))
             else:
                 _show_card(router, card)
@@ -108,8 +81,6 @@ def _matching(snapshot: Snapshot, query: str, server: str | None) -> list[ToolCa
 
 def card_as_json(card: ToolCard) -> dict[str, Any]:
     """A card for programs: identity first, then the definition exactly as the server sent it."""
-    from fingerpost.records.codec import to_plain
-
     return {
         "key": card.key,
         "server": card.server,
@@ -128,16 +99,10 @@ def card_as_json(card: ToolCard) -> dict[str, Any]:
 
 
 def _print_cards(cards: list[ToolCard]) -> None:
-    from fingerpost.surfaces.cli.screen import print_json
-
     print_json([card_as_json(card) for card in cards])
 
 
 def _show_cards(router: Router, cards: list[ToolCard]) -> None:
-    from rich.text import Text
-
-    from fingerpost.surfaces.cli.screen import count, first_sentence, output, plain, table
-
     owners = len({card.server for card in cards})
     made = table(
         f"{count(len(cards), 'tool')} of {count(owners, 'server')}",
@@ -165,15 +130,11 @@ def effect_words(card: ToolCard) -> str:
 
 
 def effect_text(card: ToolCard) -> Text:
-    from rich.text import Text
-
     return Text(effect_words(card), style=EFFECT_COLOURS[card.effect_of(None)])
 
 
 def _what_is_missing(router: Router) -> Iterator[str]:
     """A list that looks complete and is not would mislead: say what is left out, and where to look."""
-    from fingerpost.surfaces.cli.screen import plain
-
     for state, advice in (("down", "see `fingerpost servers`"), ("connecting", "give it longer with --wait")):
         names = [plain(status.name) for status in router.servers.statuses if status.state == state]
         if names:
@@ -189,10 +150,6 @@ def _what_is_missing(router: Router) -> Iterator[str]:
 
 
 def _say_unknown(router: Router, name: str) -> int:
-    from fingerpost.call.names import absent
-    from fingerpost.records import ToolCall
-    from fingerpost.surfaces.cli.screen import plain
-
     if away := absent(ToolCall(name=name, arguments={}), router.catalog, router.servers.statuses):
         click.echo(plain(f"{away.tool} is not available: {away.reason}."), err=True)
         click.echo(f"  fix: {plain(repeatable(away.fix))}", err=True)
@@ -204,10 +161,6 @@ def _say_unknown(router: Router, name: str) -> int:
 
 
 def _show_card(router: Router, card: ToolCard) -> None:
-    from rich.text import Text
-
-    from fingerpost.surfaces.cli.screen import output, plain, table
-
     screen = output()
     screen.print(Text(plain(card.key), style="bold"), Text(f"  seen by models as {card.exposed_name}"))
     screen.print(Text(plain(card.description)))
@@ -224,10 +177,6 @@ def _show_card(router: Router, card: ToolCard) -> None:
 
 
 def _facts(card: ToolCard, call: CallSettings) -> Iterator[tuple[str, Known[Any]]]:
-    from dataclasses import replace
-
-    from fingerpost.records import Known, Source
-
     know = card.intelligence
     yield "effect", replace(card.effect, value=effect_words(card))
     yield (
@@ -275,10 +224,6 @@ def _shown(value: Any) -> str:
 
 
 def _show_parameters(card: ToolCard) -> None:
-    from rich.text import Text
-
-    from fingerpost.surfaces.cli.screen import first_sentence, output, plain, table
-
     hints = card.intelligence.parameters
     if not hints.required and not hints.optional:
         output().print("takes no parameters")

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fingerpost.surfaces.cli.options import house_options
+from fingerpost.events import BreakerMoved, SubagentBegan, encode
+from fingerpost.records.codec import to_plain
+from fingerpost.surfaces.cli.house import with_store
+from fingerpost.surfaces.cli.journey import draw
+from fingerpost.surfaces.cli.screen import output, plain, print_json, table
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -21,21 +25,11 @@ DEEPEST = 5  # subagents of subagents
 MOST_CHILDREN = 50  # drawn with their own journeys; the others are named
 
 
-@click.command()
-@click.argument("identity", metavar="ID")
-@house_options
-def trace(identity: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
-    """Draw the journey of one call (cal_…) or packet (pkt_…): repairs, rulings, waits, attempts, cuts.
-
-    Subagents are drawn inside of the packet that began them.
-
-    \b
-    Examples:
-      fingerpost trace cal_01a1dd…
-      fingerpost trace cal_01a1dd… --json
-    """
+def show_trace(*, identity: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """Draw the journey of one call (cal_…) or packet (pkt_…): repairs, rulings, waits, attempts, cuts."""
 
     async def work(store: Store, _: Settings) -> int:
+        # The router takes seconds to import; `breakers` does not need it.
         from fingerpost.router.elsewhere import record_interrupted
 
         await record_interrupted(store)
@@ -44,40 +38,19 @@ def trace(identity: str, config: Path | None, servers: Path | None, as_json: boo
             click.echo(f"Nothing is recorded under {identity}.", err=True)
             return 1
         if as_json:
-            from fingerpost.events import encode
-
             click.echo("[" + ",\n ".join(encode(event).decode() for event in events) + "]")
             return 0
-        from fingerpost.surfaces.cli.journey import draw
-        from fingerpost.surfaces.cli.screen import output
 
         output().print(draw(identity, events, await children_of(store, events)))
         return 0
 
-    from fingerpost.surfaces.cli.house import with_store
-
     return with_store(config, servers, work)
 
 
-@click.command()
-@house_options
-def breakers(config: Path | None, servers: Path | None, as_json: bool) -> int:
-    """Show the circuit breaker of every server that ever had one move, newest state first.
-
-    A breaker belongs to a running Fingerpost; this reads what they recorded. It
-    heals by itself. To close one at once use the console of `fingerpost serve`,
-    under Servers, or POST /api/servers/NAME/breaker/reset.
-
-    \b
-    Example:
-      fingerpost breakers --json
-    """
+def show_breakers(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """Show the circuit breaker of every server that ever had one move, newest state first."""
 
     async def work(store: Store, _: Settings) -> int:
-        from fingerpost.events import BreakerMoved
-        from fingerpost.records.codec import to_plain
-        from fingerpost.surfaces.cli.screen import output, plain, print_json, table
-
         recorded = _read(store, kinds=("breaker_moved",))
         newest = {event.server: event async for event in recorded if isinstance(event, BreakerMoved)}
         moved = sorted(newest.values(), key=lambda event: event.at, reverse=True)
@@ -91,8 +64,6 @@ def breakers(config: Path | None, servers: Path | None, as_json: bool) -> int:
             )
         output().print(made)
         return 0
-
-    from fingerpost.surfaces.cli.house import with_store
 
     return with_store(config, servers, work)
 
@@ -111,8 +82,6 @@ async def events_of(store: Store, identity: str) -> list[Event]:
 
 async def children_of(store: Store, events: Sequence[Event]) -> dict[str, Sequence[Event]]:
     """The events of every subagent these tell of, and of theirs, by packet: as many as are drawn."""
-    from fingerpost.events import SubagentBegan
-
     found: dict[str, Sequence[Event]] = {}
     level: Sequence[Event] = events
     for _ in range(DEEPEST):

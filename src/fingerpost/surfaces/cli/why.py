@@ -5,36 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from fingerpost.surfaces.cli.commands import repeatable
-from fingerpost.surfaces.cli.options import house_options, smart_routing_options, wait_option
+from fingerpost.call.names import absent
+from fingerpost.records import ToolCall
+from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run
+from fingerpost.surfaces.cli.narrowing import narrow
+from fingerpost.surfaces.cli.options import repeatable
+from fingerpost.surfaces.cli.screen import plain, print_json, print_lines
 
 if TYPE_CHECKING:
     from fingerpost.records import Candidate, HiddenTool, Narrowing, ServerChoice
     from fingerpost.router import Route, Router
 
 
-@click.command()
-@click.argument("tool")
-@click.argument("request", nargs=-1, required=True)
-@smart_routing_options
-@house_options
-@wait_option
-def why(tool: str, request: tuple[str, ...], **options: Any) -> int:
-    """Say why TOOL is or is not offered for REQUEST.
-
-    TOOL is its key (server/tool), the name models see, or the bare name when only one server has it.
-    Exit code 0 when it is offered, 1 when not.
-
-    \b
-    Examples:
-      fingerpost why github/search_issues "find the bug about login"
-      fingerpost why delete_file "clean up my downloads" --json
-    """
-    from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run
-    from fingerpost.surfaces.cli.screen import plain, print_json, print_lines
-
+def show_reasons(*, tool: str, request: tuple[str, ...], **options: Any) -> int:
+    """Say why TOOL is or is not offered for REQUEST."""
     text = " ".join(request)
     loaded = read_settings(Asked(options["config"], options["servers"], options["as_json"]))
 
@@ -76,8 +60,6 @@ async def explain_tool(
 
 async def _narrowed(router: Router, text: str, tool: str, route: Route | None) -> Narrowing:
     """What speaks for and against the tool; for a request that was made, among the servers it had."""
-    from fingerpost.surfaces.cli.narrowing import narrow
-
     if route is None or route.narrowing is None:
         return await narrow(router, text, about=tool)
     history = route.packet.context.history
@@ -86,9 +68,6 @@ async def _narrowed(router: Router, text: str, tool: str, route: Route | None) -
 
 def _missing(router: Router, tool: str) -> Iterator[str]:
     """Why a tool is not in the catalog: held back, switched off, refused, its server away, or unknown."""
-    from fingerpost.call.names import absent
-    from fingerpost.records import ToolCall
-
     if away := absent(ToolCall(name=tool, arguments={}), router.catalog, router.servers.statuses):
         yield f"{away.tool} is not offered: {away.reason}."
         yield repeatable(away.fix)
