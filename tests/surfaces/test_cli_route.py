@@ -61,6 +61,21 @@ def test_the_picture_names_the_need_the_tools_and_the_losers(clerk: Person) -> N
     assert "weather/get_forecast 0." in journey
 
 
+@proves("D3")
+def test_it_is_explained_how_certain_it_is_that_an_offered_tool_reads(clerk: Person) -> None:
+    request = ("--max-tools", "2", "weather forecast, or send an email")
+    schema = {"type": "object", "properties": {"url": {"type": "string"}}}
+    fetch = tool("fetch_forecast", "Fetch the weather forecast from a page.", inputSchema=schema)
+    clerk.has("weather", [fetch])
+    whole = clerk.runs("route", "--explain", *request).stdout
+    effects = whole.partition("\neffects")[2]
+    (row,) = [line for line in effects.splitlines() if "weather/fetch_forecast" in line]
+    told = " ".join(effects.split())
+    assert row.split()[1:3] == ["read?", "no"]
+    assert "say otherwise with `pins reads`" in told
+    assert "\neffects" not in clerk.runs("route", *request).stdout
+
+
 @proves("D4")
 def test_the_number_of_tools_and_the_server_can_be_chosen(clerk: Person) -> None:
     assert len(clerk.reads("route", "--max-tools", "1", "weather and email")["offered"]) == 1

@@ -15,6 +15,7 @@ from fingerpost.surfaces.cli.screen import output, plain, print_json, table
 
 if TYPE_CHECKING:
     from fingerpost.records import Candidate, Narrowing, Need, Signals
+    from fingerpost.router import Router
 
 # Each signal has a colour, and a shade for where there are no colours.
 LOOKS = {"meaning": ("cyan", "█"), "words": ("green", "▓"), "server": ("blue", "▒")}
@@ -46,6 +47,8 @@ def show_route(*, request: tuple[str, ...], **options: Any) -> int:
                 _print_json(text, narrowing)
             else:
                 show_narrowing(narrowing, explain=options["explain"])
+                if options["explain"]:
+                    _show_effects(router, narrowing)
             return 0 if narrowing.shortlist.offered else 1
 
     return run(work)
@@ -176,6 +179,28 @@ def _legend(candidates: Sequence[Candidate], *, coloured: bool) -> Text:
         line.append(f"{'█' if coloured else shade} ", style=colour if coloured else "")
         line.append(f"{signal}  ", style="dim")
     return line
+
+
+def _show_effects(router: Router, narrowing: Narrowing) -> None:
+    """What each offered tool does to the world, and how certain that is, as on its own page."""
+    from rich.text import Text
+
+    from fingerpost.surfaces.cli.screen import output, plain, table
+    from fingerpost.surfaces.cli.tools import certainty_of, effect_text
+
+    cards = [router.tools.get(candidate.tool) for candidate in narrowing.shortlist.offered]
+    made = table("effects", "tool", "effect", "certain", "why")
+    for card in cards:
+        if card is not None:
+            certain = certainty_of(card)
+            made.add_row(
+                Text(plain(card.key)),
+                effect_text(card),
+                "yes" if certain.value else "no",
+                Text(plain(certain.reason or card.effect.reason), style="dim"),
+            )
+    if made.row_count:
+        output().print(made)
 
 
 def _show_rest(narrowing: Narrowing) -> None:

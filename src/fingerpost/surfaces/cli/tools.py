@@ -129,6 +129,14 @@ def effect_words(card: ToolCard) -> str:
     return card.effect.value if card.certain else f"{card.effect.value}?"
 
 
+def certainty_of(card: ToolCard) -> Known[bool]:
+    """Whether it is certain that the tool does no more than its effect says, and why not."""
+    from fingerpost.records import Known
+
+    why_not = card.doubt and f"{card.doubt}; say otherwise with `pins reads`"
+    return Known(card.certain, card.effect.source, why_not)
+
+
 def effect_text(card: ToolCard) -> Text:
     return Text(effect_words(card), style=EFFECT_COLOURS[card.effect_of(None)])
 
@@ -179,12 +187,7 @@ def _show_card(router: Router, card: ToolCard) -> None:
 def _facts(card: ToolCard, call: CallSettings) -> Iterator[tuple[str, Known[Any]]]:
     know = card.intelligence
     yield "effect", replace(card.effect, value=effect_words(card))
-    yield (
-        "certain",
-        Known(
-            card.certain, card.effect.source, card.doubt and f"{card.doubt}; say otherwise with `pins reads`"
-        ),
-    )
+    yield "certain", certainty_of(card)
     yield "category", know.category
     yield "priority", know.priority
     yield "falls back to", know.hierarchy
