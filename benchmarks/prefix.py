@@ -1,13 +1,21 @@
 """How much of each prompt a provider's cache knows already, over whole conversations.
 
 Conversations of 20 turns over the everyday servers of training/data: real requests, real
-shortlists, a few turns that need no tool; about one server, or wandering over three. A
-prompt is taken as providers cache it: tools first, then the messages, byte for byte.
+shortlists, a few turns that need no tool and send none; about one server, or wandering over
+three. A prompt is taken as providers cache it: tools first, then the messages, byte for byte.
 
-`known` is the share of all bytes that the prompt before (of its kind) began with. New words
-cannot be known, so `of the old` is the share of those bytes that had been sent before in the
-conversation, line by line, and `possible` how many those are. What breaks the beginning is
-a shortlist that changes; the rows differ in how many tools a conversation keeps on offer.
+`known` is the share of all bytes with which an earlier prompt (of its kind, in the conversation)
+began, too. New words cannot be known, so `of the old` is the share of those bytes that had been
+sent before in the conversation, line by line, and `possible` how many those are; `same server`
+and `other server` are `of the old` in turns about the server of the turn before and in the others.
+What breaks the beginning is a set of tools that changes (`changes`, in a conversation). The rows
+differ in the set: `up to 4` is what Fingerpost offers (`narrow.max_tools`), the others are trials.
+
+- within 80 %: the set stays while the tools with 80 % of the best score are in it
+- best known: the same for the best tool alone
+- right known: the same for the tools that are right, which no router knows: the most there is to gain
+
+`right` is the share of turns whose right tools are all offered.
 """
 
 from __future__ import annotations
@@ -25,7 +33,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fingerpost.choose.answering import answer_request, direct_request
-from fingerpost.choose.instructions import WITH_TOOLS, WITHOUT_TOOLS, tool_guides
+from fingerpost.choose.instructions import WITH_TOOLS, WITHOUT_TOOLS, describe_use, tool_guides
 from fingerpost.choose.offer import stable_offer
 from fingerpost.choose.prompts import system_prompt
 from fingerpost.choose.react import react_request
@@ -37,7 +45,7 @@ from fingerpost.evals.shelf import Shelf, shelve
 from fingerpost.llm import ModelRequest
 from fingerpost.narrow.narrower import Narrower
 from fingerpost.narrow.request import NarrowRequest
-from fingerpost.records import Message, Packet, Step, ToolCard
+from fingerpost.records import Candidate, Message, Packet, Step, ToolCard
 from fingerpost.settings import Settings
 
 DATA = Path(__file__).parent.parent / "training" / "data"
@@ -45,7 +53,26 @@ TURNS = 20
 CONVERSATIONS = 10
 STRETCHES = {"one server": 20, "three servers": 7}  # turns about one server
 DIRECT = frozenset({4, 11, 17})  # turns that need no tool
-LIMITS = (0, 12, 24, 48)  # tools a conversation may keep; 0: every shortlist afresh
+MOST = 4  # tools offered, as the settings say unless told otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Which tools are sent: so many are kept, and when the set stays as it is."""
+
+    name: str
+    limit: int = MOST  # 0: every shortlist afresh
+    share: float = 0.0  # of the best score; tools below it need not be in a set that stays
+    right: bool = False  # only the right tools need to be in it
+
+
+AFRESH, BUILT = Offer("the shortlist alone", 0), Offer("up to 4")
+TRIALS = (
+    Offer("up to 4, within 80 %", share=0.8),
+    Offer("up to 4, best known", share=1.0),
+    Offer("up to 4, right known", right=True),
+    *(Offer(f"up to {limit}", limit) for limit in (12, 24, 48)),
+)
 VECTORS_S = 300.0
 PERSONA = "You are a careful assistant of a small company. You are brief and friendly."
 RESULT = (
@@ -57,8 +84,12 @@ RESULT = (
 class Asked:
     """One turn: the request, the shortlist for it (none: no tool is needed), what came of it."""
 
+    number: int
     text: str
-    shortlist: tuple[str, ...]
+    shortlist: tuple[Candidate, ...]
+    ranked: tuple[str, ...]
+    right: tuple[frozenset[str], ...]  # one group for each tool that is needed
+    server: str
     step: Step
     answer: str
 
@@ -71,8 +102,11 @@ class Share:
     possible: float
     known: float
     old: float
+    same: float  # of the old, in turns about the same server as the turn before
+    other: float
     changes: float  # of the tools, in a conversation
-    tools: float  # in a prompt
+    tools: float  # in a prompt with tools
+    right: float  # turns whose right tools are offered
 
 
 def pieces(request: ModelRequest) -> list[bytes]:
@@ -92,10 +126,11 @@ def pieces(request: ModelRequest) -> list[bytes]:
 
 def common(one: bytes, other: bytes) -> int:
     """How many bytes both begin with."""
-    least = min(len(one), len(other))
-    if one[:least] == other[:least]:
-        return least
-    return next(at for at in range(least) if one[at] != other[at])
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if one[:middle] == other[:middle] else (low, middle - 1)
+    return low
 
 
 def conversation(
@@ -127,29 +162,53 @@ async def turns_of(
     for number, query in enumerate(queries):
         text = "Thank you, that helps." if number in DIRECT else query.query
         found = await narrower.look(shelf.snapshot, NarrowRequest(text=text, history=tuple(history)))
-        shortlist = () if number in DIRECT else tuple(each.tool for each in found.shortlist.offered)
+        shortlist = () if number in DIRECT else found.shortlist.offered
+        right = tuple(shelf.keys_of(group) for group in query.wanted)
         answer = prose(chance.randint(2, 12), number)
         step = Step(
-            tool=shortlist[0] if shortlist else "",
+            tool=shortlist[0].tool if shortlist else "",
             arguments={"query": text[:60]},
             success=True,
             text=RESULT.format(prose(chance.randint(5, 40), number, "\n")),
             call_id=f"call_{number:04}",
         )
-        turns.append(Asked(text=text, shortlist=shortlist, step=step, answer=answer))
+        turns.append(
+            Asked(
+                number=number,
+                text=text,
+                shortlist=shortlist,
+                ranked=tuple(each.tool for each in found.shortlist.candidates),
+                right=right,
+                server=next(iter(right[0])).partition("/")[0],
+                step=step,
+                answer=answer,
+            )
+        )
         history += [Message(role="user", text=text), Message(role="assistant", text=answer)]
     return turns
 
 
-def packets(turns: Sequence[Asked], limit: int) -> Iterator[tuple[Packet, tuple[str, ...], Asked]]:
+def next_offer(previous: tuple[str, ...], turn: Asked, how: Offer) -> tuple[str, ...]:
+    """The tools of this turn: the set before it, if it does, or a new one."""
+    best: dict[int, float] = {}
+    for each in turn.shortlist:
+        best[each.need] = max(each.score, best.get(each.need, 0.0))
+    needed = {each.tool for each in turn.shortlist if each.score >= how.share * best[each.need]}
+    known = all(group & set(previous) for group in turn.right) if how.right else needed <= set(previous)
+    if previous and known and (how.share or how.right):
+        return previous
+    return stable_offer(previous, (each.tool for each in turn.shortlist), how.limit, turn.ranked)
+
+
+def packets(turns: Sequence[Asked], how: Offer) -> Iterator[tuple[Packet, tuple[str, ...], Asked]]:
     """Each turn's packet before and, where a tool was used, after its step; with the tools on offer."""
     offer: tuple[str, ...] = ()
     history: tuple[Message, ...] = ()
     for turn in turns:
         if turn.shortlist:
-            offer = stable_offer(offer, turn.shortlist, limit)
+            offer = next_offer(offer, turn, how)
         packet = Packet.start(turn.text, session_id="ses_1", history=history)
-        yield packet, offer, turn
+        yield packet, offer if turn.shortlist else (), turn
         if turn.shortlist:
             routing = replace(packet.tool_routing, steps=(turn.step,))
             yield replace(packet, tool_routing=routing), offer, turn
@@ -157,55 +216,70 @@ def packets(turns: Sequence[Asked], limit: int) -> Iterator[tuple[Packet, tuple[
         history = (*history, *said)
 
 
+Prompt = tuple[ModelRequest, tuple[str, ...], Asked]  # with the tools that stand in it, and its turn
+
+
 def requests(
-    kind: str, shelf: Shelf, turns: Sequence[Asked], limit: int, settings: Settings
-) -> Iterator[tuple[ModelRequest, tuple[str, ...]]]:
-    """Every request of one kind in the conversation, with the tools that stand in it."""
+    kind: str, shelf: Shelf, turns: Sequence[Asked], how: Offer, settings: Settings
+) -> Iterator[Prompt]:
+    """Every request of one kind in the conversation."""
     known = {card.key: card for card in shelf.snapshot.cards}
     plain = system_prompt(persona=PERSONA, instructions=WITHOUT_TOOLS)
-    for packet, offer, turn in packets(turns, limit):
+    with_tools = system_prompt(persona=PERSONA, instructions=WITH_TOOLS)
+    for packet, offer, turn in packets(turns, how):
         cards: list[ToolCard] = [known[key] for key in offer]
         history, choose = packet.context.history, settings.choose
         after = bool(packet.tool_routing.steps)
         if kind == "single":
-            system = system_prompt(persona=PERSONA, instructions=WITH_TOOLS)
-            final = not turn.shortlist
-            guides = tool_guides(cards, order=offer)
-            yield turn_request(packet, cards, system=system, history=history, settings=choose, order=offer,
-                               guides=guides, final=final), offer  # fmt: skip
+            use = describe_use(cards, order=offer)
+            yield turn_request(packet, cards, system=with_tools, history=history, settings=choose,
+                               order=offer, use=use, final=not offer or after), offer, turn  # fmt: skip
         elif kind == "react" and turn.shortlist:
-            system = system_prompt(persona=PERSONA, instructions=WITH_TOOLS)
             guides = tool_guides(cards, order=offer)
-            yield react_request(packet, cards, system=system, history=history, settings=choose, order=offer,
-                                guides=guides), offer  # fmt: skip
+            yield react_request(packet, cards, system=with_tools, history=history, settings=choose,
+                                order=offer, guides=guides), offer, turn  # fmt: skip
         elif kind == "selection" and turn.shortlist and not after:
-            yield selection_request(packet, cards, settings.tool_routing), offer
+            yield selection_request(packet, cards, settings.tool_routing), offer, turn
         elif kind == "answer" and (after or not turn.shortlist):
             ask = answer_request if after else direct_request
-            yield ask(packet, system=plain, history=history, settings=choose), ()
+            yield ask(packet, system=plain, history=history, settings=choose), (), turn
 
 
-def share(conversations: Sequence[Sequence[tuple[ModelRequest, tuple[str, ...]]]]) -> Share:
-    size = known = old = changes = tools = prompts = 0
+def share(conversations: Sequence[Sequence[Prompt]]) -> Share:
+    size = possible = known = changes = tools = filled = right = 0
+    by_server = {True: [0, 0], False: [0, 0]}  # known and old, about the same server and another
     for made in conversations:
-        told = [pieces(request) for request, _ in made]
+        told = [pieces(request) for request, _, _ in made]
+        whole = [b"".join(prompt) for prompt in told]
         seen: set[bytes] = set(told[0])
-        for before, now in itertools.pairwise(told):
-            whole = b"".join(now)
-            size += len(whole)
-            known += common(b"".join(before), whole)
-            old += sum(len(piece) for piece in now if piece in seen)
-            seen.update(now)
-        changes += sum(one[1] != other[1] for one, other in itertools.pairwise(made))
-        tools += sum(len(offer) for _, offer in made)
-        prompts += len(made)
+        servers = [turn.server for turn in {turn.number: turn for _, _, turn in made}.values()]
+        stays = [one == other for one, other in itertools.pairwise((servers[0], *servers))]
+        numbers = list(dict.fromkeys(turn.number for _, _, turn in made))
+        same_server = dict(zip(numbers, stays, strict=True))
+        for at in range(1, len(made)):
+            same = max(common(before, whole[at]) for before in whole[:at])
+            old = sum(len(piece) for piece in told[at] if piece in seen)
+            counts = by_server[same_server[made[at][2].number]]
+            counts[0] += same
+            counts[1] += old
+            size, known, possible = size + len(whole[at]), known + same, possible + old
+            seen.update(told[at])
+        offers = {turn.number: (turn, offer) for _, offer, turn in made if offer}.values()
+        changes += sum(one != other for (_, one), (_, other) in itertools.pairwise(offers))
+        tools += sum(len(offer) for _, offer in offers)
+        filled += len(offers)
+        right += sum(all(group & set(offer) for group in turn.right) for turn, offer in offers)
+    prompts = sum(map(len, conversations))
     return Share(
         bytes=size / (prompts - len(conversations)),
-        possible=old / size,
+        possible=possible / size,
         known=known / size,
-        old=min(1.0, known / old),
+        old=min(1.0, known / possible),
+        same=min(1.0, by_server[True][0] / max(1, by_server[True][1])),
+        other=min(1.0, by_server[False][0] / max(1, by_server[False][1])),
         changes=changes / len(conversations),
-        tools=tools / prompts,
+        tools=tools / max(1, filled),
+        right=right / max(1, filled),
     )
 
 
@@ -213,10 +287,11 @@ def rows(
     shelf: Shelf, talks: Sequence[Sequence[Asked]], settings: Settings
 ) -> Iterator[tuple[str, str, Share]]:
     for kind in ("single", "react", "selection", "answer"):
-        for limit in LIMITS if kind == "single" else LIMITS[:1]:
-            made = [list(requests(kind, shelf, turns, limit, settings)) for turns in talks]
-            offer = "none" if kind == "answer" else f"up to {limit}" if limit else "the shortlist alone"
-            yield kind, offer, share(made)
+        for how in (
+            (AFRESH, BUILT, *TRIALS) if kind == "single" else (AFRESH,) if kind == "selection" else (BUILT,)
+        ):
+            made = [list(requests(kind, shelf, turns, how, settings)) for turns in talks]
+            yield kind, "none" if kind == "answer" else how.name, share(made)
 
 
 async def measure() -> None:
@@ -242,7 +317,8 @@ def show(about: str, measured: Sequence[tuple[str, str, Share]]) -> None:
     table = Table(title=title, title_justify="left")
     for column in ("prompt", "tools kept"):
         table.add_column(column)
-    for column in ("tools", "kB", "changes", "possible", "known", "of the old"):
+    for column in ("tools", "kB", "changes", "right", "possible", "known", "of the old", "same server",
+                   "other server"):  # fmt: skip
         table.add_column(column, justify="right")
     for kind, offer, found in measured:
         table.add_row(
@@ -251,11 +327,14 @@ def show(about: str, measured: Sequence[tuple[str, str, Share]]) -> None:
             f"{found.tools:.1f}",
             f"{found.bytes / 1000:.1f}",
             f"{found.changes:.1f}",
+            f"{found.right:.1%}" if found.right else "",
             f"{found.possible:.1%}",
             f"{found.known:.1%}",
             f"{found.old:.1%}",
+            f"{found.same:.1%}",
+            f"{found.other:.1%}" if found.other else "",
         )
-    Console(width=110).print(table)
+    Console(width=150).print(table)
 
 
 def run() -> None:

@@ -199,21 +199,26 @@ def test_parameters_that_are_no_object_schema_become_one() -> None:
 KEYS = st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=8)
 
 
-@proves("C9", "W7")
+@proves("C9", "D4", "W7")
 @UNHURRIED
-@given(turns=st.lists(KEYS, max_size=12), limit=st.integers(1, 10))
-def test_an_offer_keeps_its_places_until_it_is_full(turns: list[list[str]], limit: int) -> None:
+@given(turns=st.lists(st.tuples(KEYS, KEYS), max_size=12), limit=st.integers(1, 10))
+def test_an_offer_keeps_its_places_and_as_many_tools_as_there_is_room_for(
+    turns: list[tuple[list[str], list[str]]], limit: int
+) -> None:
     offer: tuple[str, ...] = ()
-    for now in turns:
-        before, offer = offer, stable_offer(offer, now, limit)
+    for now, ranked in turns:
+        before, offer = offer, stable_offer(offer, now, limit, ranked)
         assert set(now) <= set(offer), "what this request needs is always there"
-        assert len(set(offer)) == len(offer)
-        if offer[: len(before)] != before:
-            assert len(set(before) | set(now)) > limit
-            stay = [key for key in before if key in now]
-            assert offer == (*stay, *sorted(set(now) - set(before)))
-        elif len(offer) > limit:
-            assert set(now) >= set(before)
+        assert len(set(offer)) == len(offer) <= max(limit, len(now))
+        stay = [key for key in before if key in offer]
+        assert offer == (*stay, *sorted(set(now) - set(before))), "places are kept, new ones come behind"
+        others, left = set(offer) - set(now), set(before) - set(offer)
+        if left:
+            assert len(offer) >= limit, "none is left out while there is room"
+            places = {key: place for place, key in enumerate(ranked)}
+            assert max((places.get(key, 99) for key in others), default=0) <= min(
+                places.get(key, 99) for key in left
+            ), "those that suit least are left out"
 
 
 def test_arranged_puts_the_known_in_their_places_and_the_rest_by_key() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from fingerpost import Router
 from fingerpost.errors import ModelRefused, ModelUnavailable
-from fingerpost.events import HistorySummarised, ModelAnswered, SmartRoutingEnd
+from fingerpost.events import HistorySummarised, ModelAnswered, SmartRoutingEnd, ToolsOffered
 from fingerpost.llm import ModelReply, ModelRequest, ModelUsage
 from fingerpost.records import Message, RouteOutcome
 from fingerpost.router import Route
@@ -353,6 +353,33 @@ async def test_a_prompt_begins_as_the_one_before_it_when_the_subject_changes(
     for purpose, prompts in firsts.items():
         if purpose != "relevant_servers":  # asked once in a conversation
             assert min(beginnings_known(prompts)) >= 0.9, (purpose, beginnings_known(prompts))
+
+
+@proves("C9", "D4")
+async def test_tools_of_earlier_turns_stay_while_there_is_room_and_they_can_be_used(tmp_path: Path) -> None:
+    asked: list[ModelRequest] = []
+    specs = [server.spec() for server in subjects()]
+    offers: list[tuple[str, ...]] = []
+    async with house(tmp_path, specs, asked_by_a_model(asked)) as router:
+        for wish in TURNS:
+            route = await router.route(wish, mode="single", conversation="ses_kept")
+            shortlist = () if route.narrowing is None else route.narrowing.shortlist.offered
+            found = [candidate.tool for candidate in shortlist]
+            tools = route.packet.context.available_tools
+            told = [event for event in route.events if isinstance(event, ToolsOffered)][-1]
+            assert told.kept == tuple(key for key in tools if key not in found), "the trace says which"
+            assert all(key in offers[-1] for key in told.kept)
+            assert all(key in told.summary() for key in told.kept)
+            if found:
+                assert len(tools) <= 4
+                offers.append(tools)
+        full = [offer for offer in offers if len(offer) == 4]
+        assert offers[offers.index(full[0]) :] == full, "a set that is full stays full"
+        away = next(key for key in offers[-1] if not key.startswith("sky/"))
+        await router.shutters.switch_tool(away, on=False, by="a test")
+        route = await router.route(SUBJECTS["sky"][2], mode="single", conversation="ses_kept")
+        assert len(route.packet.context.available_tools) > 1
+        assert away not in route.packet.context.available_tools
 
 
 # -- models -----------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 Providers know a prompt again by its beginning, and the tools stand there. A request
 that needs another tool would move all of them; so a conversation keeps the tools it
-has been offered where they are and gets new ones at the end, until there are too many.
+has been offered where they are and gets new ones at the end; where there are too many,
+those that suit the request least are left out.
 """
 
 from __future__ import annotations
@@ -34,17 +35,24 @@ FIND: Final[JsonObject] = {
 }
 
 
-def stable_offer(previous: Sequence[str], now: Iterable[str], limit: int) -> tuple[str, ...]:
+def stable_offer(
+    previous: Sequence[str], now: Iterable[str], limit: int, ranked: Sequence[str] = ()
+) -> tuple[str, ...]:
     """The keys to offer: those of the conversation so far in their places, then what is new.
 
-    More than `limit` of them start afresh with `now` alone, all of it however many that are; the tools
-    that stay come first and in the order they had.
+    All of `now` is offered, however many that are. Of the others as many stay as `limit` leaves room for,
+    first those that stand first in `ranked` (keys, best first).
     """
     wanted = set(now)
-    new = sorted(wanted.difference(previous), key=list_place)
-    if len(previous) + len(new) <= limit:
-        return (*previous, *new)
-    return (*(key for key in previous if key in wanted), *new)
+    places = {key: place for place, key in enumerate(ranked)}
+    others = sorted(
+        (key for key in previous if key not in wanted), key=lambda key: places.get(key, len(places))
+    )
+    stay = wanted.union(others[: max(0, limit - len(wanted))])
+    return (
+        *(key for key in previous if key in stay),
+        *sorted(wanted.difference(previous), key=list_place),
+    )
 
 
 def arranged(cards: Iterable[ToolCard], order: Sequence[str] = ()) -> tuple[ToolCard, ...]:

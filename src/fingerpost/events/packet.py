@@ -88,15 +88,17 @@ class IntentDetected(PacketEvent):
 
 @frozen
 class ToolsOffered(PacketEvent):
-    """The tools this request may use, best first."""
+    """The tools this request may use, as they are listed to the model."""
 
     tools: tuple[str, ...]
+    kept: tuple[str, ...] = ()  # of `tools`: not found for this request, but offered in an earlier turn
 
     def apply(self, packet: Packet) -> Packet:
         return replace(packet, context=replace(packet.context, available_tools=self.tools))
 
     def summary(self) -> str:
-        return ", ".join(self.tools) or "no tool"
+        kept = f" (kept from earlier turns: {', '.join(self.kept)})" if self.kept else ""
+        return (", ".join(self.tools) or "no tool") + kept
 
 
 @frozen

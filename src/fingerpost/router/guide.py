@@ -183,6 +183,19 @@ class Guide:
             narrowing = gated(narrowing)
         return narrowing, _facts(packet, narrowing, *await self._sizes(snapshot, view, narrowing), arms)
 
+    async def filter_usable(
+        self, snapshot: Snapshot, tools: Sequence[str], wanted: Wanted
+    ) -> tuple[str, ...]:
+        """Those of `tools` (keys) that this caller may see and use now, in the same order."""
+        if not tools:
+            return ()
+        view = await self._sight.look(
+            snapshot, wanted.get("caller"), wanted.get("profile"), wanted.get("scopes", ())
+        )
+        away, server = self._unusable(), wanted.get("server")
+        found = [card for key in tools if (card := view.visible.get(key)) is not None]
+        return tuple(card.key for card in found if card.server not in away and server in (None, card.server))
+
     async def _sizes(self, snapshot: Snapshot, view: View, narrowing: Narrowing) -> tuple[int, int]:
         """Tokens of the definitions of all visible tools, and of those offered.
 

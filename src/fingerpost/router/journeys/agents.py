@@ -53,25 +53,29 @@ THINK_ALOUD = "Before you call a tool, say in a sentence or two what you know an
 async def agent(journey: Journey) -> Route:
     """From the request to the answer."""
     await journey.narrow()
-    offer(journey)
+    await offer(journey)
     return await take_turns(journey)
 
 
-def offer(journey: Journey) -> None:
-    """What this request is offered, added to what the conversation was offered before.
+async def offer(journey: Journey) -> None:
+    """What this request is offered, beside what the conversation was offered before and has room for.
 
-    Tools keep their places, so the prompt of the next turn begins as this one did.
+    Tools keep their places, so the prompt of the next turn begins as this one did. None stays that this
+    caller may not use any more, or beside a tool that alone is offered for its intent.
     """
     if journey.depth:  # a subagent's tools are no part of its parent's prompt
         return
     known_by = offer_key(journey.asking)
     now = journey.packet.context.available_tools
-    if not now:
+    if not now or journey.narrowing is None:
         return
+    shortlist, house = journey.narrowing.shortlist, journey.house
+    last = () if shortlist.exclusive else house.offers.last(known_by)
+    previous = await house.guide.filter_usable(house.snapshot(), last, journey.asking)
     most = journey.asking.get("max_tools") or journey.settings.narrow.max_tools
-    tools = stable_offer(journey.house.offers.last(known_by), now, most)
-    journey.house.offers.keep(known_by, tools)
-    journey.with_cards(tools)
+    tools = stable_offer(previous, now, most, [candidate.tool for candidate in shortlist.candidates])
+    house.offers.keep(known_by, tools)
+    journey.with_cards(tools, kept=tuple(key for key in tools if key not in now))
 
 
 async def take_turns(journey: Journey) -> Route:

@@ -371,10 +371,10 @@ class Journey:
             )
         )
 
-    def with_cards(self, keys: tuple[str, ...]) -> None:
-        """Offer exactly these from now on."""
+    def with_cards(self, keys: tuple[str, ...], *, kept: tuple[str, ...] = ()) -> None:
+        """Offer exactly these from now on; `kept` are there because an earlier turn was offered them."""
         if keys != self.packet.context.available_tools:
-            self.tell(ToolsOffered(packet_id=self.packet.packet_id, tools=keys))
+            self.tell(ToolsOffered(packet_id=self.packet.packet_id, tools=keys, kept=kept))
 
 
 def _estimate(request: ModelRequest, reply: ModelReply) -> ModelUsage:

@@ -33,7 +33,7 @@ MOST_JUNK = 2  # replies in a row that say nothing usable
 async def reacting(journey: Journey) -> Route:
     """From the request to the answer."""
     await journey.narrow()
-    offer(journey)
+    await offer(journey)
     return await take_turns(journey)
 
 

@@ -61,9 +61,8 @@ def _help(chat: Chat, _: str) -> None:
 def _tools(chat: Chat, _: str) -> None:
     """What was offered for the last request, and how many tools there are."""
     router = chat.stage.router
-    narrowing = chat.last.narrowing if chat.last is not None else None
-    offered = [] if narrowing is None else [one.tool for one in narrowing.shortlist.offered]
     if chat.last is not None:
+        offered = chat.last.packet.context.available_tools
         print_lines(["offered for the last request: " + (", ".join(map(plain, offered)) or "none")])
     cards = router.tools.cards
     by_server = {status.name: len(router.tools.by_server(status.name)) for status in router.servers.statuses}

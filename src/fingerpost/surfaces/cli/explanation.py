@@ -28,6 +28,7 @@ from fingerpost.events import (
     SyntaxStopped,
     ThoughtNoted,
     ToolSelected,
+    ToolsOffered,
 )
 from fingerpost.records import Selection
 from fingerpost.surfaces.cli.route import show_narrowing
@@ -74,6 +75,12 @@ def story(events: Sequence[Event]) -> Iterator[Line]:
 @singledispatch
 def _told(event: Event) -> Iterator[Line]:
     return iter(())
+
+
+@_told.register
+def _(event: ToolsOffered) -> Iterator[Line]:
+    if event.kept:
+        yield "kept", f"{', '.join(event.kept)}: also offered, as in an earlier turn of the conversation", ""
 
 
 @_told.register

@@ -46,15 +46,16 @@ async def explain_tool(
     hidden = next((entry for entry in narrowing.shortlist.hidden if entry.tool == card.key), None)
     if hidden is not None:
         return False, [_hidden(hidden)]
+    found = next((one for one in narrowing.shortlist.candidates if one.tool == card.key), None)
+    was_offered = route is not None and card.key in route.packet.context.available_tools
+    if was_offered and (found is None or not found.offered):
+        earlier = f"{card.key} is offered: an earlier request of this conversation or a second look added it."
+        return True, [earlier]
     choice = narrowing.servers
     if choice is not None and card.server in choice.left_out:
         return False, list(_left_out(card.key, card.server, choice))
-    found = next((one for one in narrowing.shortlist.candidates if one.tool == card.key), None)
     if found is None:
         return False, [f"{card.key} was not considered: the request is empty."]
-    if route is not None and not found.offered and card.key in route.packet.context.available_tools:
-        earlier = f"{card.key} is offered: an earlier request of this conversation or a second look added it."
-        return True, [earlier]
     return found.offered, list(_considered(found, narrowing))
 
 

@@ -21,7 +21,7 @@ def extension_of(ended: Ended) -> JsonObject:
         "outcome": route.outcome.value,
         "mode": route.mode.value,
         "tools_considered": 0 if shortlist is None else shortlist.considered,
-        "tools_offered": [] if shortlist is None else [candidate.tool for candidate in shortlist.offered],
+        "tools_offered": list(route.packet.context.available_tools),
         "tools_used": list(tools_used(ended)),
         "saved_tokens": saved_tokens(ended),
         "sources": list(route.sources),

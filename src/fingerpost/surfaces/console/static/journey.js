@@ -8,6 +8,7 @@ const SECTIONS = {
   // Servers that were chosen are told by the narrowing that used them; here only that choosing failed.
   smart_routing_end: (event) => (event.data.success ? [] : [{ type: "servers", choice: chosenServers(event.data) }]),
   shortlist_widened: (event) => [{ type: "widened", tools: event.data.tools, reason: event.data.reason }],
+  tools_offered: (event) => (event.data.kept?.length ? [note("info", "Tools kept from earlier turns", event.data.kept.join(", "))] : []),
   tool_selected: selected,
   selection_reviewed: (event) => [{ type: "review", review: event.data.review, confidence: null }],
   thought_noted: (event) => [{ type: "thought", turn: event.data.turn, text: event.data.text }],
