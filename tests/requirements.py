@@ -58,7 +58,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     "A14": Requirement("The ten system tasks exist on the packet and are scheduled where they happen"),
     "A15": Requirement(
         "Invented tool syntax never reaches the user",
-        'a call as data under one everyday word (`{"translator": {…}}`) still passes',
+        'a call as data under one everyday word (`{"translator": {…}}`) still passes: a rule by the request '
+        "stopped 8 of 10 unseen calls and took 8 of 10 unseen honest answers as well; and a block after "
+        '"Run:" with one unknown call is stopped even where the request asks what to run (`undecided.jsonl`)',
     ),
     "A16": Requirement(
         "Measured: the right tool, calibrated confidence, little added time",

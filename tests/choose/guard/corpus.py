@@ -46,6 +46,17 @@ class Sample:
     request: str = ""  # what the text answers
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undecided:
+    """An answer that is a call or what was asked for, which no rule found so far can tell."""
+
+    kind: str  # "word": JSON under one everyday word; "run": "Run:" and a block with one call
+    call: bool
+    part: str  # "first", "held out", and "fresh": written after the rules that were tried
+    text: str
+    request: str
+
+
 def invented() -> tuple[Sample, ...]:
     names = ("invented", "invented_held_out", "unknown_tools", "unknown_tools_held_out")
     return tuple(chain.from_iterable(map(_read, names)))
@@ -54,6 +65,11 @@ def invented() -> tuple[Sample, ...]:
 def ordinary() -> tuple[Sample, ...]:
     names = ("ordinary", "ordinary_held_out", "shown_data", "shown_data_held_out")
     return tuple(chain.from_iterable(map(_read, names)))
+
+
+def undecided() -> tuple[Undecided, ...]:
+    lines = (_HERE / "undecided.jsonl").read_text("utf-8").splitlines()
+    return tuple(Undecided(**json.loads(line)) for line in lines)
 
 
 def _read(name: str) -> tuple[Sample, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fingerpost.choose.guard import Guard
-from tests.choose.guard.corpus import GUARD, TOOLS, Sample, invented, ordinary
+from tests.choose.guard.corpus import GUARD, TOOLS, Sample, Undecided, invented, ordinary, undecided
 from tests.requirements import proves
 
 
@@ -38,6 +38,13 @@ def test_ordinary_text_and_code_survive_unchanged(sample: Sample) -> None:
 @pytest.mark.parametrize("sample", ordinary(), ids=lambda sample: sample.text[:40])
 def test_ordinary_text_survives_where_no_tools_are_known(sample: Sample) -> None:
     assert Guard(()).clean(sample.text, request=sample.request).text == sample.text
+
+
+@pytest.mark.parametrize("sample", undecided(), ids=lambda sample: sample.text[:40])
+def test_what_cannot_be_told_passes_as_data_and_is_stopped_as_a_command(sample: Undecided) -> None:
+    """What is, not what should be: a rule that decides these has to show it on all of them."""
+    shown = GUARD.clean(sample.text, request=sample.request).text
+    assert shown == (sample.text if sample.kind == "word" else "")
 
 
 def test_the_corpora_are_as_large_as_promised() -> None:
