@@ -121,6 +121,28 @@ async def test_a_client_that_may_not_approve_does_not_by_answering_itself(
         assert waiting.tool == "web/delete_note"
 
 
+@proves("X6")
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_with_local_confirm_a_local_client_asks_its_person(tmp_path: Path, mode: str) -> None:
+    """Taken with its risk: any program here may answer. It may confirm its own calls, and decide nothing."""
+    asked: list[str] = []
+
+    async def approve(context: Any, params: Any) -> ElicitResult:
+        asked.append(params.message)
+        return ElicitResult(action="accept", content={"decision": "approve"})
+
+    async with attacked(tmp_path, gateway={"local_confirm": True}) as house:
+        async with Client(f"{house.address}/mcp/all", mode=mode, elicitation_callback=approve) as client:
+            told = await client.call_tool("web__delete_note", {"path": "a.txt"})
+        assert not told.is_error, told.content
+        assert (house.deleted, len(asked)) == (1, 1)
+        assert "web/delete_note" in asked[0]
+        waits = (await house.client.post("/api/call", json=DELETE)).json()
+        approve_path = f"/api/approvals/{waits['pending_id']}/approve"
+        assert (await house.client.post(approve_path, json={})).status_code == 403
+        assert house.deleted == 1
+
+
 OWN = (
     "http://127.0.0.1:{port}/api/me",
     "HTTP://LOCALHOST:{port}/",

@@ -18,6 +18,7 @@ from fingerpost.events import MemorySink
 from fingerpost.records import Call, CallContext, Decision, Effect, Json, Pending, Permit, Ruling, Verdict
 from fingerpost.settings import CallSettings
 from fingerpost.store import Store
+from fingerpost.surfaces.web.peers import MARK
 from tests.requirements import proves
 from tests.surfaces.conftest import Person, tool
 
@@ -81,6 +82,34 @@ def test_what_waits_is_listed_with_its_secrets_masked(person: Person) -> None:
         assert "redacted" in shown.stdout
         assert SECRET not in shown.stdout
         assert "hunter2" not in shown.stdout
+    (entry,) = person.reads("approvals")
+    assert (entry["pending_id"], entry["decision"]) == (pending.pending_id, "waiting")
+
+
+DECIDING = (
+    ("approvals", "approve", "{pending}", "--seen"),
+    ("approvals", "edit", "{pending}", "path=c.txt"),
+    ("approvals", "reject", "{pending}"),
+    ("pins", "accept", "files", "--yes"),
+    ("pins", "reads", "files/delete", "--yes"),
+    ("pins", "forget", "files/delete"),
+    ("keys", "add", "agent", "--may", "approve"),
+    ("console",),
+)
+
+
+@proves("X2")
+@pytest.mark.parametrize("command", DECIDING, ids=lambda words: " ".join(words[:2]))
+def test_no_command_that_a_tool_runs_decides(person: Person, command: tuple[str, ...]) -> None:
+    """What tools and commands of the workspace start has a mark in its environment."""
+    person.has("files", [tool("delete", "Delete a file.")])
+    call = make_call()
+    (pending,) = asked(person, call)
+    words = [word.format(pending=pending.pending_id) for word in command]
+    done = person.runs(*words, extra={MARK: "cal_1"})
+    assert done.returncode != 0
+    assert "started by a tool" in done.stderr
+    assert "#/sign-in/" not in done.stdout and "fp_" not in done.stdout
     (entry,) = person.reads("approvals")
     assert (entry["pending_id"], entry["decision"]) == (pending.pending_id, "waiting")
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 
+import httpx2
 import pytest
 
+from fingerpost.surfaces.web.peers import MARK
 from tests.requirements import proves
 from tests.surfaces.conftest import Person, tool
+from tests.surfaces.terminal import Terminal
 
 
 @proves("F24")
@@ -176,3 +180,31 @@ def test_a_store_that_is_no_database_is_explained_and_the_traceback_can_be_had(p
     debugged = person.runs("tools", extra={"FINGERPOST_DEBUG": "1"})
     assert "Traceback" in debugged.stderr
     assert "unknown" not in debugged.stderr.lower()
+
+
+def sign_in(page: str) -> httpx2.Response:
+    """What the console does with the link it was opened by."""
+    address, _, ticket = page.partition("/#/sign-in/")
+    return httpx2.post(f"{address}/api/session", json={"ticket": ticket}, timeout=20)
+
+
+@proves("X2")
+def test_serve_at_a_terminal_prints_a_link_that_signs_in_once(person: Person) -> None:
+    person.has("files", [tool("read_file", "Read a file.")])
+    with Terminal(person, "serve", "--port", "0", COLUMNS="300") as terminal:
+        shown = terminal.until("(once, within 10 minutes)")
+        link = re.search(r"open (http://127\.0\.0\.1:\d+/#/sign-in/\S+)", shown)
+        assert link is not None, shown
+        signed_in = sign_in(link[1])
+        assert signed_in.status_code == 200
+        assert "approve" in signed_in.json()["rights"]
+        assert sign_in(link[1]).status_code in (401, 403)  # it was used
+
+
+@proves("X2")
+def test_serve_that_a_tool_starts_prints_no_link(person: Person) -> None:
+    person.has("files", [tool("read_file", "Read a file.")])
+    with Terminal(person, "serve", "--port", "0", COLUMNS="300", **{MARK: "cal_1"}) as terminal:
+        told = terminal.until("Connect an MCP client")
+    assert "sign in: run `fingerpost console" in told
+    assert "#/sign-in/" not in told

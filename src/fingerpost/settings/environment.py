@@ -22,7 +22,8 @@ SERVERS_FILE = "FINGERPOST_SERVERS"
 INPUT_PREFIX = "FINGERPOST_INPUT_"
 
 # Read elsewhere, or about this loading itself; naming them here keeps them from being called unknown.
-OTHER_NAMES = frozenset({CONFIG_FILE, SERVERS_FILE, "FINGERPOST_DEBUG"})
+# The last marks what our servers and commands start.
+OTHER_NAMES = frozenset({CONFIG_FILE, SERVERS_FILE, "FINGERPOST_DEBUG", "FINGERPOST_COMMAND"})
 
 _YES = frozenset({"true", "1", "yes", "on"})
 _NO = frozenset({"false", "0", "no", "off"})

@@ -12,6 +12,7 @@ from fingerpost.redaction import scrub_json
 from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run
 from fingerpost.surfaces.cli.narrowing import narrow
 from fingerpost.surfaces.cli.screen import output, plain, print_json, table
+from fingerpost.surfaces.cli.tools import certainty_of, effect_text
 
 if TYPE_CHECKING:
     from fingerpost.records import Candidate, Narrowing, Need, Signals
@@ -183,11 +184,6 @@ def _legend(candidates: Sequence[Candidate], *, coloured: bool) -> Text:
 
 def _show_effects(router: Router, narrowing: Narrowing) -> None:
     """What each offered tool does to the world, and how certain that is, as on its own page."""
-    from rich.text import Text
-
-    from fingerpost.surfaces.cli.screen import output, plain, table
-    from fingerpost.surfaces.cli.tools import certainty_of, effect_text
-
     cards = [router.tools.get(candidate.tool) for candidate in narrowing.shortlist.offered]
     made = table("effects", "tool", "effect", "certain", "why")
     for card in cards:

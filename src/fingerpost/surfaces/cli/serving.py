@@ -12,6 +12,7 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.to_thread
 import click
 
 from fingerpost.errors import ConfigError, StoreError
@@ -26,6 +27,7 @@ from fingerpost.surfaces.gateway.wire.stdio import serve_stdio
 from fingerpost.surfaces.serve import event_loop, serve
 from fingerpost.surfaces.web.access import check_exposure, open_gate
 from fingerpost.surfaces.web.gate import Endpoint
+from fingerpost.surfaces.web.peers import is_started_by_tool
 from fingerpost.surfaces.web.tickets import make_ticket, sign_in_page
 
 if TYPE_CHECKING:
@@ -45,8 +47,9 @@ def serve_until_stopped(
     async def work() -> int:
         async with open_router(loaded) as router:
             ticket: str | None = None
-            with suppress(StoreError):  # what reads is served all the same
-                ticket = await make_ticket(router.store)
+            if not await anyio.to_thread.run_sync(is_started_by_tool):  # a link is for people
+                with suppress(StoreError):  # what reads is served all the same
+                    ticket = await make_ticket(router.store)
 
             def started(address: str) -> None:
                 reached_at = gateway.public_url or address

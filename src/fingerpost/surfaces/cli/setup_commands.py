@@ -438,6 +438,7 @@ def pins_accept(**options: Any) -> Any:
 @click.option("--undo", is_flag=True, help="Take it back: the tool is asked about again.")
 @click.option("--yes", is_flag=True, help="Do not ask; for scripts that reviewed the tool before.")
 @common_options
+@people_only
 def pins_reads(**options: Any) -> Any:
     """Say that TOOL only reads, so that it runs without a question.
 

@@ -131,8 +131,6 @@ def effect_words(card: ToolCard) -> str:
 
 def certainty_of(card: ToolCard) -> Known[bool]:
     """Whether it is certain that the tool does no more than its effect says, and why not."""
-    from fingerpost.records import Known
-
     why_not = card.doubt and f"{card.doubt}; say otherwise with `pins reads`"
     return Known(card.certain, card.effect.source, why_not)
 
