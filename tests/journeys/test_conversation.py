@@ -19,6 +19,7 @@ from fingerpost.llm import ModelReply, ModelRequest, ModelUsage
 from fingerpost.records import Message, RouteOutcome
 from fingerpost.router import Route
 from fingerpost.store.journal import Recorded
+from fingerpost.surfaces.cli.explanation import story
 from fingerpost.testing import ScriptedModel, ToolServer, calls, tool_server
 from tests.journeys.recorder import READS, as_remembered, remembered, tool
 from tests.journeys.world import house, playing, purpose_of, review, select, settings
@@ -370,6 +371,9 @@ async def test_tools_of_earlier_turns_stay_while_there_is_room_and_they_can_be_u
             assert told.kept == tuple(key for key in tools if key not in found), "the trace says which"
             assert all(key in offers[-1] for key in told.kept)
             assert all(key in told.summary() for key in told.kept)
+            explained = [words for what, words, _ in story(route.events) if what == "kept"]
+            assert len(explained) == bool(told.kept)
+            assert all(key in explained[0] for key in told.kept)
             if found:
                 assert len(tools) <= 4
                 offers.append(tools)
