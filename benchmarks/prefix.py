@@ -288,7 +288,7 @@ def rows(
 ) -> Iterator[tuple[str, str, Share]]:
     for kind in ("single", "react", "selection", "answer"):
         for how in (
-            (AFRESH, BUILT, *TRIALS) if kind == "single" else (AFRESH,) if kind == "selection" else (BUILT,)
+            (AFRESH, BUILT, *TRIALS) if kind == "single" else (BUILT,) if kind == "answer" else (AFRESH,)
         ):
             made = [list(requests(kind, shelf, turns, how, settings)) for turns in talks]
             yield kind, "none" if kind == "answer" else how.name, share(made)

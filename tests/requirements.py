@@ -111,7 +111,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "in single and simple mode a changed shortlist must change the native definitions, which providers "
         "put before everything else: 61 to 64 % of what was sent before is known again in turns that stay "
         "with a server and 60 % in those that change it, not 90 %; with four tools (D4) even the right ones "
-        "known beforehand give 68 to 70 %. ReAct has 87 to 89 %",
+        "known beforehand give 68 to 70 %",
     ),
     "C10": Requirement("Figures for reads and searches"),
     "C11": Requirement(

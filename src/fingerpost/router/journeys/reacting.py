@@ -13,7 +13,7 @@ from fingerpost.events import ReplyRejected, ThoughtNoted
 from fingerpost.llm import ModelReply, ModelRequest, Role
 from fingerpost.records import ToolCard
 from fingerpost.router.journeys import acting, agents, endings
-from fingerpost.router.journeys.agents import finding, is_final, offer, run_calls, schedule_turn
+from fingerpost.router.journeys.agents import finding, is_final, run_calls, schedule_turn
 from fingerpost.router.journeys.briefing import brief, guides
 from fingerpost.router.journeys.journey import Journey
 from fingerpost.router.journeys.writing import (
@@ -33,7 +33,6 @@ MOST_JUNK = 2  # replies in a row that say nothing usable
 async def reacting(journey: Journey) -> Route:
     """From the request to the answer."""
     await journey.narrow()
-    await offer(journey)
     return await take_turns(journey)
 
 
