@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -14,10 +15,13 @@ import anyio
 import pytest
 
 from fingerpost import Router, Server
+from fingerpost.call.digest import shown
 from fingerpost.errors import ResponseTooLarge
 from fingerpost.records import ServerSpec, ServerState
 from fingerpost.records.json import parse_in_steps
 from fingerpost.surfaces.gateway.methods import open_methods
+from fingerpost.surfaces.web.interpreter import TURN_SECONDS
+from fingerpost.tasks import aside
 from fingerpost.testing import ScriptedModel, calls
 from tests.api.kit import House, served, settings
 from tests.gateway.methods_kit import ALL, ROUTE, Crowd, request
@@ -164,6 +168,53 @@ async def test_nothing_large_is_read_from_end_to_end_on_the_event_loop(tmp_path:
         assert "Left out" in str(narrow), str(narrow)[:500]
         assert called.json()["success"] is True and called.json()["metadata"]["result_left_out"] is True
         assert f"Source: big/{tool}" in answer.answer
+
+
+@proves("X7")
+async def test_a_small_result_does_not_wait_for_work_on_large_ones(tmp_path: Path) -> None:
+    """The turn for work on large results is taken until all small calls have been answered."""
+    done = threading.Event()
+    async with (
+        house("stdio", tmp_path) as (opened, _),
+        open_methods(opened.router, audience=Crowd()) as methods,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(aside, done.wait)
+        wish: dict[str, Any] = {"name": "big__echo", "arguments": {}}
+        routed: dict[str, Any] = {"name": "call_tool", "arguments": wish}
+        try:
+            with anyio.fail_after(PATIENCE):
+                whole = await methods.answer(request("tools/call", wish, at=ALL), Asker())
+                narrow = await methods.answer(request("tools/call", routed, at=ROUTE, session="two"), Asker())
+                called = await opened.post("/api/call", {"tool": "big/echo", "arguments": {}})
+                assert all("here" in str(said) for said in (whole, narrow, called.json()))
+        finally:
+            done.set()
+
+
+@proves("X7")
+def test_other_threads_run_while_unseen_characters_are_looked_for() -> None:
+    turns, stop, usual = 0, threading.Event(), sys.getswitchinterval()
+
+    def take_turns() -> None:
+        nonlocal turns
+        while not stop.wait(0.001):
+            turns += 1
+
+    text = "שלום: a=b\n" * 500_000  # takes 0.1 s at least
+    other = threading.Thread(target=take_turns)
+    sys.setswitchinterval(TURN_SECONDS)
+    other.start()
+    try:
+        before = turns
+        same = shown(text)
+        taken = turns - before
+    finally:
+        stop.set()
+        other.join()
+        sys.setswitchinterval(usual)
+    assert same is text
+    assert taken >= 5
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.catalog import exposed_name, tool_key, visible
+from fingerpost.catalog.names import shown
 from tests.catalog.definitions import UNHURRIED, catalog, listing, tool
 from tests.requirements import proves
 
@@ -141,3 +142,11 @@ def test_a_key_is_printable_and_its_first_slash_separates(server: str, name: str
     key = tool_key(server, name)
     assert key.isprintable()
     assert key.partition("/")[2] == visible(name)
+
+
+@pytest.mark.parametrize("before", [0, 1, 2, 16_382, 16_383, 16_384, 40_000])
+def test_what_is_unseen_is_written_out_wherever_in_a_long_text_it_stands(before: int) -> None:
+    """Text is searched in steps; a mark that belongs to the picture before it may be in the next one."""
+    rest = "x" * 40_000
+    text = f"{rest[:before]}\u2600\ufe0f \u200b\x1b\ufe0f\n{rest}\x7f"
+    assert shown(text) == f"{rest[:before]}\u2600\ufe0f \\u200b\\x1b\\ufe0f\n{rest}\\x7f"

@@ -58,11 +58,11 @@ def digest(
     the digest, only when there is more to fetch than the text says.
     """
     parts = read_parts(result)
-    whole = _uncut(parts, budget)
+    prices = _prices(parts, budget)
+    whole = _uncut(parts, prices, budget)
     if whole is not None:
         return whole
     references = tuple(part.reference for part in parts if part.reference is not None)
-    prices = [tokens_against(part.text, budget) for part in parts]
     original = sum(prices) + max(0, len(parts) - 1)
     made = Digest(text="", original_tokens=original, references=references[:100])
     room = budget - min(NOTE, budget // 2)
@@ -85,13 +85,18 @@ def sentence(result: JsonObject, *, budget: int) -> Digest | None:
 
 def uncut(result: JsonObject, *, budget: int) -> Digest | None:
     """The digest of a result that fits as it is, which most do; None when it has to be cut."""
-    return _uncut(read_parts(result), budget)
+    parts = read_parts(result)
+    return _uncut(parts, _prices(parts, budget), budget)
 
 
-def _uncut(parts: Sequence[Part], budget: int) -> Digest | None:
+def _prices(parts: Sequence[Part], budget: int) -> list[int]:
+    return [tokens_against(part.text, budget) for part in parts]
+
+
+def _uncut(parts: Sequence[Part], prices: Sequence[int], budget: int) -> Digest | None:
     if any(part.reference is not None for part in parts):
         return None
-    original = sum([tokens_against(part.text, budget) for part in parts]) + max(0, len(parts) - 1)
+    original = sum(prices) + max(0, len(parts) - 1)
     if original > budget:
         return None
     text = _joined(parts)

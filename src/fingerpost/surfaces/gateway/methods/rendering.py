@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 from fingerpost.call.digest import StructuredFit, fit_structured, shown
 from fingerpost.call.reply import cached_note
 from fingerpost.records import Json, JsonObject, Outcome, ToolCard
+from fingerpost.records.json import holds_much
 from fingerpost.surfaces.gateway.exchange import Refusal
 from fingerpost.surfaces.gateway.methods.bounds import slight, within_bounds
 from fingerpost.surfaces.gateway.offers.boxing import boxed, is_boxed
@@ -45,7 +46,8 @@ async def rendered(outcome: Outcome, card: ToolCard | None, *, modern: bool, bud
     `budget`: how many tokens the structured content of a result that is cut may take.
     """
     if outcome.result is not None:
-        result = await aside(without_unseen, outcome.result)
+        result = outcome.result
+        result = await aside(without_unseen, result) if holds_much(result) else without_unseen(result)
         return await _answered(outcome, result, card, modern=modern, budget=budget)
     if outcome.code is not None:
         raise Refusal(outcome.code, shown(outcome.detail or outcome.content), slight(outcome.data))
