@@ -20,6 +20,7 @@ from fingerpost.errors import ResponseTooLarge
 from fingerpost.records import ServerSpec, ServerState
 from fingerpost.records.json import parse_in_steps
 from fingerpost.surfaces.gateway.methods import open_methods
+from fingerpost.surfaces.gateway.methods.rendering import without_unseen
 from fingerpost.surfaces.web.interpreter import TURN_SECONDS
 from fingerpost.tasks import aside
 from fingerpost.testing import ScriptedModel, calls
@@ -187,7 +188,8 @@ async def test_a_small_result_does_not_wait_for_work_on_large_ones(tmp_path: Pat
                 whole = await methods.answer(request("tools/call", wish, at=ALL), Asker())
                 narrow = await methods.answer(request("tools/call", routed, at=ROUTE, session="two"), Asker())
                 called = await opened.post("/api/call", {"tool": "big/echo", "arguments": {}})
-                assert all("here" in str(said) for said in (whole, narrow, called.json()))
+                prompt = await without_unseen({"description": "here", "messages": []})
+                assert all("here" in str(said) for said in (whole, narrow, called.json(), prompt))
         finally:
             done.set()
 

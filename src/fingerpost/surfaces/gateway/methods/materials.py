@@ -25,7 +25,6 @@ from fingerpost.surfaces.gateway.methods.readiness import Readiness
 from fingerpost.surfaces.gateway.methods.rendering import without_unseen
 from fingerpost.surfaces.gateway.offers.materials import Kind, MaterialOffers, Shelf, Viewer
 from fingerpost.surfaces.gateway.offers.pages import Hints
-from fingerpost.tasks import aside
 
 INVALID_PARAMS: Final = -32602
 INTERNAL: Final = -32603
@@ -104,7 +103,7 @@ class MaterialMethods:
                 raise not_found(request, uri)
             server, original = where
             result = await self._ask(request, exchange, shelf, server, {"uri": original}, record, uri=uri)
-        result = await aside(without_unseen, result)
+        result = await without_unseen(result)
         if uri != original:
             result = _readdressed(result, original, uri)
         return _kept_private(request, result) if request.modern else result
@@ -120,7 +119,7 @@ class MaterialMethods:
             _check_texts(request, "arguments", request.params.get("arguments"))
             server, original = where
             result = await self._ask(request, exchange, shelf, server, {"name": original}, record)
-        return await linked_prompt(await aside(without_unseen, result), shelf.collection, server)
+        return await linked_prompt(await without_unseen(result), shelf.collection, server)
 
     async def complete(self, request: ClientRequest, exchange: Exchange) -> JsonObject:
         """`completion/complete`, from the server whose prompt or template it is about."""

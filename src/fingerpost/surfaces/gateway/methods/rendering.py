@@ -46,8 +46,7 @@ async def rendered(outcome: Outcome, card: ToolCard | None, *, modern: bool, bud
     `budget`: how many tokens the structured content of a result that is cut may take.
     """
     if outcome.result is not None:
-        result = outcome.result
-        result = await aside(without_unseen, result) if holds_much(result) else without_unseen(result)
+        result = await without_unseen(outcome.result)
         return await _answered(outcome, result, card, modern=modern, budget=budget)
     if outcome.code is not None:
         raise Refusal(outcome.code, shown(outcome.detail or outcome.content), slight(outcome.data))
@@ -56,11 +55,15 @@ async def rendered(outcome: Outcome, card: ToolCard | None, *, modern: bool, bud
     return _failed(outcome)
 
 
-def without_unseen(result: JsonObject) -> JsonObject:
+async def without_unseen(result: JsonObject) -> JsonObject:
     """The result with unseen characters of its texts and data written out, as everywhere that models read.
 
-    For results of `tools/call`, `prompts/get` and `resources/read`.
+    For results of `tools/call`, `prompts/get` and `resources/read`; small ones do not wait for large ones.
     """
+    return await aside(_without_unseen, result) if holds_much(result) else _without_unseen(result)
+
+
+def _without_unseen(result: JsonObject) -> JsonObject:
     if result.get("resultType") == "input_required":
         return result
     parts = {key: _shown_in(result[key], exact) for key, exact in _TEXTS.items() if key in result}
