@@ -11,7 +11,7 @@ import pytest
 from fingerpost.records import Decision, Effect, Pending, Scope, utc_now
 from fingerpost.records.codec import to_json
 from fingerpost.redaction import MASK
-from fingerpost.surfaces.cli.permission import pending_lines
+from fingerpost.surfaces.cli.approvals import format_pending
 from fingerpost.surfaces.gateway.asking.approval import LONGEST_VALUE
 from fingerpost.testing import ToolServer, tool_server
 from tests.api.kit import House, house
@@ -128,7 +128,7 @@ async def test_what_a_form_cuts_it_says_where_to_read(tmp_path: Path) -> None:
 @proves("X3")
 @pytest.mark.parametrize("payload", [*PAYLOADS, "ls\u202e\u200b\n\x1b[2K\u3164" + EVIL])
 def test_a_terminal_shows_exactly_what_runs(payload: str) -> None:
-    [line] = [line for line in pending_lines(_pending({"command": payload})) if "command" in line]
+    [line] = [line for line in format_pending(_pending({"command": payload})) if "command" in line]
     assert MASK not in line
     assert line.isprintable()
     spelled = payload.replace("\n", "\\x0a").replace("\x1b", "\\x1b").replace("\u202e", "\\u202e")

@@ -15,7 +15,7 @@ from fingerpost.choose.instructions import tool_instructions
 from fingerpost.choose.telling import tools_told
 from fingerpost.records import Era, Json, JsonObject, Materials, Outcome, ToolCard
 from fingerpost.servers import Server
-from fingerpost.surfaces.cli.screen import first_sentence, plain
+from fingerpost.surfaces.cli.screen import clean_text, cut_sentence
 from fingerpost.surfaces.gateway.exchange import Refusal
 from fingerpost.surfaces.gateway.methods.rendering import rendered
 from fingerpost.surfaces.gateway.offers.definitions import offered
@@ -63,7 +63,7 @@ SURFACES: dict[str, Callable[[ToolCard], list[str]]] = {
     "functions": lambda it: words(definition_for_model(it)),
     "lines": lambda it: [tools_told([it])],
     "instructions": lambda it: [tool_instructions([it])],
-    "command": lambda it: [plain(it.description), first_sentence(it.description)],
+    "command": lambda it: [clean_text(it.description), cut_sentence(it.description)],
 }
 
 

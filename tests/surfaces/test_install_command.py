@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from fingerpost.errors import ConfigError
 from fingerpost.settings.client_files import read_drafts
 from fingerpost.settings.document import Document, read_document
-from fingerpost.surfaces.cli.install_clients import CLIENTS
+from fingerpost.surfaces.cli.client_install import CLIENTS
 from fingerpost.surfaces.cli.server_commands import install
 from tests.requirements import proves
 

@@ -19,12 +19,19 @@ from hypothesis import strategies as st
 from fingerpost.errors import ConfigError
 from fingerpost.settings.document import table
 from fingerpost.settings.jsonc import plain_json
-from fingerpost.surfaces.cli import install_json, install_toml
-from fingerpost.surfaces.cli.install_change import difference, installing, make, removing
-from fingerpost.surfaces.cli.install_clients import CLIENTS, Client, Entry
+from fingerpost.surfaces.cli.client_files import drop_json, drop_toml, put_json, put_toml
+from fingerpost.surfaces.cli.client_install import (
+    CLIENTS,
+    InstallClient,
+    ServerEntry,
+    apply_change,
+    format_change,
+    plan_install,
+    plan_removal,
+)
 from tests.requirements import proves
 
-ENTRY: Entry = {"command": "/opt/fingerpost", "args": ["stdio", "--mode", "all"]}
+ENTRY: ServerEntry = {"command": "/opt/fingerpost", "args": ["stdio", "--mode", "all"]}
 CURSOR, CODEX, VSCODE = CLIENTS["cursor"], CLIENTS["codex"], CLIENTS["vscode"]
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
@@ -90,17 +97,17 @@ def test_installing_adds_the_entry_alone_and_undoing_gives_the_same_bytes(
         servers = table(values.get("mcpServers", {}))
         if servers is None:
             with pytest.raises(ConfigError, match="left as it is"):
-                installing(CURSOR, file, "fingerpost", ENTRY)
+                plan_install(CURSOR, file, "fingerpost", ENTRY)
             return
-        make(installing(CURSOR, file, "fingerpost", ENTRY), NOON)
+        apply_change(plan_install(CURSOR, file, "fingerpost", ENTRY), NOON)
         expected = {**values, "mcpServers": {**servers, "fingerpost": ENTRY}}
         now = file.read_bytes().decode()
         assert parsed(now) == expected
         assert not Counter(_COMMENT.findall(_outside(text))) - Counter(_COMMENT.findall(_outside(now)))
-        assert not installing(CURSOR, file, "fingerpost", ENTRY).needed
-        make(removing(CURSOR, file, "fingerpost"), NOON)
+        assert not plan_install(CURSOR, file, "fingerpost", ENTRY).needed
+        apply_change(plan_removal(CURSOR, file, "fingerpost"), NOON)
         assert file.read_bytes() == text.encode()
-        assert not removing(CURSOR, file, "fingerpost").needed
+        assert not plan_removal(CURSOR, file, "fingerpost").needed
 
 
 def _outside(text: str) -> str:
@@ -120,10 +127,10 @@ def test_without_the_backup_the_entry_can_still_be_taken_out(
     values, text = config
     if not isinstance(values.get("mcpServers", {}), dict):
         return
-    put = install_json.put(text, ("mcpServers",), "fingerpost", ENTRY)
-    again = install_json.put(put, ("mcpServers",), "fingerpost", other)  # another entry in its place
+    put = put_json(text, ("mcpServers",), "fingerpost", ENTRY)
+    again = put_json(put, ("mcpServers",), "fingerpost", other)  # another entry in its place
     assert parsed(again)["mcpServers"]["fingerpost"] == other
-    left = parsed(install_json.drop(again, ("mcpServers",), "fingerpost"))
+    left = parsed(drop_json(again, ("mcpServers",), "fingerpost"))
     assert left == {"mcpServers": {}, **values}
 
 
@@ -155,18 +162,18 @@ def test_a_toml_file_gets_our_table_and_keeps_everything_else(
     with TemporaryDirectory() as folder:
         file = Path(folder) / "config.toml"
         file.write_bytes(text.encode())
-        make(installing(CODEX, file, "fingerpost", ENTRY), NOON)
+        apply_change(plan_install(CODEX, file, "fingerpost", ENTRY), NOON)
         now = file.read_bytes().decode()
         servers = before.get("mcp_servers", {})
         assert tomllib.loads(now) == {**before, "mcp_servers": {**servers, "fingerpost": ENTRY}}
         assert now.startswith(text)
-        changed: Entry = {"url": "http://127.0.0.1:8642/mcp", "bearer_token_env_var": "FINGERPOST_KEY"}
-        replaced = install_toml.put(now + "\n# later\n[z]\na = 1\n", ("mcp_servers",), "fingerpost", changed)
+        changed: ServerEntry = {"url": "http://127.0.0.1:8642/mcp", "bearer_token_env_var": "FINGERPOST_KEY"}
+        replaced = put_toml(now + "\n# later\n[z]\na = 1\n", ("mcp_servers",), "fingerpost", changed)
         assert tomllib.loads(replaced)["mcp_servers"]["fingerpost"] == changed
         assert "# later" in replaced
-        dropped = tomllib.loads(install_toml.drop(replaced, ("mcp_servers",), "fingerpost"))
+        dropped = tomllib.loads(drop_toml(replaced, ("mcp_servers",), "fingerpost"))
         assert dropped == {**before, "z": {"a": 1}}
-        make(removing(CODEX, file, "fingerpost"), NOON)
+        apply_change(plan_removal(CODEX, file, "fingerpost"), NOON)
         assert file.read_bytes() == text.encode()
 
 
@@ -186,7 +193,7 @@ def test_a_file_that_cannot_be_changed_safely_is_left_with_the_entry_to_paste(
     file = tmp_path / "file"
     file.write_text(text)
     with pytest.raises(ConfigError, match="left as it is") as caught:
-        installing(CLIENTS[client], file, "fingerpost", ENTRY)
+        plan_install(CLIENTS[client], file, "fingerpost", ENTRY)
     assert "/opt/fingerpost" in (caught.value.hint or "")
     assert file.read_text() == text
 
@@ -196,7 +203,7 @@ def test_a_file_that_is_no_json_is_not_touched(tmp_path: Path, text: str) -> Non
     file = tmp_path / "mcp.json"
     file.write_bytes(text.encode("latin-1"))
     with pytest.raises(ConfigError):
-        installing(CURSOR, file, "fingerpost", ENTRY)
+        plan_install(CURSOR, file, "fingerpost", ENTRY)
 
 
 @proves("G12")
@@ -213,7 +220,7 @@ def test_a_hand_written_file_keeps_its_comments_its_commas_and_its_style(tmp_pat
 """
     file = tmp_path / "mcp.json"
     file.write_text(text)
-    change = installing(VSCODE, file, "fingerpost", {"command": "fp"})
+    change = plan_install(VSCODE, file, "fingerpost", {"command": "fp"})
     assert change.after is not None
     assert change.after.decode() == text.replace(
         "// fast\n", '// fast\n        "fingerpost": {\n            "command": "fp"\n        },\n'
@@ -225,7 +232,7 @@ def test_secrets_of_other_servers_are_not_shown_in_the_diff(tmp_path: Path) -> N
     file = tmp_path / "mcp.json"
     servers = {"git": {"command": "x", "env": {"GIT_TOKEN": "correct-horse-battery"}}}
     file.write_text(json.dumps({"mcpServers": servers}, indent=1))
-    shown = "\n".join(difference(installing(CURSOR, file, "fingerpost", ENTRY), "mcp.json", CURSOR))
+    shown = "\n".join(format_change(plan_install(CURSOR, file, "fingerpost", ENTRY), "mcp.json", CURSOR))
     assert '+  "fingerpost"' in shown
     assert "correct-horse" not in shown
 
@@ -233,16 +240,16 @@ def test_secrets_of_other_servers_are_not_shown_in_the_diff(tmp_path: Path) -> N
 @proves("G12")
 def test_a_new_file_is_private_and_goes_away_again_and_a_link_stays_a_link(tmp_path: Path) -> None:
     file = tmp_path / "new.json"
-    assert make(installing(CURSOR, file, "fingerpost", ENTRY), NOON) is None
+    assert apply_change(plan_install(CURSOR, file, "fingerpost", ENTRY), NOON) is None
     assert file.stat().st_mode & 0o777 == 0o600
-    make(removing(CURSOR, file, "fingerpost"), NOON)
+    apply_change(plan_removal(CURSOR, file, "fingerpost"), NOON)
     assert not file.exists()
     real = tmp_path / "real.json"
     real.write_text('{"a": 1}')
     real.chmod(0o640)
     link = tmp_path / "link.json"
     link.symlink_to(real)
-    backup = make(installing(CURSOR, link, "fingerpost", ENTRY), NOON)
+    backup = apply_change(plan_install(CURSOR, link, "fingerpost", ENTRY), NOON)
     assert link.is_symlink()
     assert "fingerpost" in real.read_text()
     assert real.stat().st_mode & 0o777 == 0o640
@@ -255,10 +262,10 @@ def test_a_new_file_is_private_and_goes_away_again_and_a_link_stays_a_link(tmp_p
 def test_a_file_that_somebody_else_changes_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
     file.write_text("{}")
-    change = installing(CURSOR, file, "fingerpost", ENTRY)
+    change = plan_install(CURSOR, file, "fingerpost", ENTRY)
     file.write_text('{"theirs": 1}')
     with pytest.raises(ConfigError, match="meanwhile"):
-        make(change, NOON)
+        apply_change(change, NOON)
     assert file.read_text() == '{"theirs": 1}'
     assert list(tmp_path.iterdir()) == [file]
 
@@ -267,20 +274,24 @@ def test_a_file_that_somebody_else_changes_meanwhile_is_not_overwritten(tmp_path
 def test_what_others_wrote_after_us_stays_when_we_go(tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
     file.write_text('{"mcpServers": {}}')
-    make(installing(CURSOR, file, "fingerpost", ENTRY), NOON)
+    apply_change(plan_install(CURSOR, file, "fingerpost", ENTRY), NOON)
     data = json.loads(file.read_text())
     data["mcpServers"]["later"] = {"command": "x"}
     file.write_text(json.dumps(data))
-    make(removing(CURSOR, file, "fingerpost"), NOON)
+    apply_change(plan_removal(CURSOR, file, "fingerpost"), NOON)
     assert json.loads(file.read_text()) == {"mcpServers": {"later": {"command": "x"}}}
 
 
 @proves("G12")
 @pytest.mark.parametrize("client", [CURSOR, CODEX])
-def test_what_a_person_added_to_our_entry_outlives_a_change_of_it(tmp_path: Path, client: Client) -> None:
+def test_what_a_person_added_to_our_entry_outlives_a_change_of_it(
+    tmp_path: Path, client: InstallClient
+) -> None:
     file = tmp_path / ("mcp.json" if client is CURSOR else "config.toml")
-    make(installing(client, file, "fingerpost", {**ENTRY, "disabled": False, "env": {"A": "ü😀"}}), NOON)
-    make(installing(client, file, "fingerpost", {"url": "http://127.0.0.1:8642/mcp"}), NOON)
+    apply_change(
+        plan_install(client, file, "fingerpost", {**ENTRY, "disabled": False, "env": {"A": "ü😀"}}), NOON
+    )
+    apply_change(plan_install(client, file, "fingerpost", {"url": "http://127.0.0.1:8642/mcp"}), NOON)
     text = file.read_text()
     values: Any = json.loads(text) if client is CURSOR else tomllib.loads(text)
     assert values[client.place[0]]["fingerpost"] == {
@@ -293,7 +304,7 @@ def test_what_a_person_added_to_our_entry_outlives_a_change_of_it(tmp_path: Path
 def test_a_byte_order_mark_stays(tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
     file.write_bytes(b"\xef\xbb\xbf{}")
-    make(installing(CURSOR, file, "fingerpost", ENTRY), NOON)
+    apply_change(plan_install(CURSOR, file, "fingerpost", ENTRY), NOON)
     assert file.read_bytes().startswith(b"\xef\xbb\xbf{\n")
-    make(removing(CURSOR, file, "fingerpost"), NOON)
+    apply_change(plan_removal(CURSOR, file, "fingerpost"), NOON)
     assert file.read_bytes() == b"\xef\xbb\xbf{}"

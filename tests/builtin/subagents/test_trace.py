@@ -20,8 +20,8 @@ from fingerpost.events import (
 from fingerpost.insight.lines import folded
 from fingerpost.records import Packet, RouteOutcome, utc_now
 from fingerpost.store.journal import Recorded
-from fingerpost.surfaces.cli.journey import draw
-from fingerpost.surfaces.cli.timeline import timeline
+from fingerpost.surfaces.cli.explanation import build_timeline
+from fingerpost.surfaces.cli.trace import draw_trace
 from fingerpost.testing.scripted import Line
 from tests.builtin.subagents.test_subagents import WISH, ask, begin, by_prompt, child_of, house
 from tests.requirements import proves
@@ -74,7 +74,7 @@ def test_one_that_went_on_is_drawn_once_and_one_that_is_not_known_is_named() -> 
     again = SubagentBegan(packet_id=parent.packet_id, child=child.packet_id, request="child")
     other = SubagentBegan(packet_id=parent.packet_id, child="pkt_other", request="other")
     events = [received(parent), again, again, other]
-    text = shown(draw(parent.packet_id, events, {child.packet_id: [received(child)]}))
+    text = shown(draw_trace(parent.packet_id, events, {child.packet_id: [received(child)]}))
     assert text.count("asked child") == 1
     assert "fingerpost trace pkt_other" in text
 
@@ -83,7 +83,9 @@ def test_one_that_went_on_is_drawn_once_and_one_that_is_not_known_is_named() -> 
 def test_a_packet_that_names_itself_as_its_child_is_drawn_to_an_end() -> None:
     packet = Packet.start("loop")
     own = SubagentBegan(packet_id=packet.packet_id, child=packet.packet_id, request="loop")
-    text = shown(draw(packet.packet_id, [received(packet), own], {packet.packet_id: [received(packet), own]}))
+    text = shown(
+        draw_trace(packet.packet_id, [received(packet), own], {packet.packet_id: [received(packet), own]})
+    )
     assert text.count("asked loop") == 2
 
 
@@ -101,7 +103,7 @@ def test_the_time_axis_holds_subagents_and_leaves_out_the_time_of_a_person() -> 
     after = CallFinished(
         packet_id=packet.packet_id, call_id="cal_1", tool="a/b", success=True, at=began + 60 * minute
     )
-    found = timeline(
+    found = build_timeline(
         [PacketReceived(packet=packet, packet_id=packet.packet_id, at=began), ended, asked, after]
     )
     (span,) = found.spans

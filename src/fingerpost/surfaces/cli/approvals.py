@@ -1,34 +1,172 @@
-"""`fingerpost approvals`: the calls that wait for a person, and that person's word on each."""
+"""`fingerpost approvals`, and asking a person about a call that waits for approval."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from getpass import getuser
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio.to_thread
 import click
 
-from fingerpost.call.approvals import Approvals, Settled, why_only_once
+from fingerpost.call.approvals import Approvals, Settled, describe_widened, why_only_once
+from fingerpost.call.making import check_names
+from fingerpost.catalog import visible
 from fingerpost.catalog.names import visible_json
+from fingerpost.errors import CallError
 from fingerpost.records import Decision, utc_now
 from fingerpost.records.codec import to_plain
 from fingerpost.redaction import scrub_json, secret_paths
-from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run, with_store
-from fingerpost.surfaces.cli.options import repeatable
-from fingerpost.surfaces.cli.pairs import read_pairs
-from fingerpost.surfaces.cli.permission import show_pending
-from fingerpost.surfaces.cli.screen import count, output, plain, print_json, print_lines, table
+from fingerpost.surfaces.cli.common import (
+    CommonOptions,
+    connect_servers,
+    open_router,
+    read_pairs,
+    read_settings,
+    run_async,
+    run_on_store,
+)
+from fingerpost.surfaces.cli.options import repeat_options
+from fingerpost.surfaces.cli.screen import (
+    build_table,
+    clean_text,
+    format_count,
+    get_output,
+    print_json,
+    print_lines,
+)
+from fingerpost.surfaces.cli.streams import style_text
+from fingerpost.surfaces.cli.terminal_input import ask_line, discard_typed_ahead, refuse_tools
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from fingerpost.records import Pending
+    from fingerpost.records import Approval, Pending, ToolCard
     from fingerpost.settings import Settings
     from fingerpost.store import Store
+
+
+LONGEST_VALUE: Final = 2_000
+MOST_TRIES: Final = 5  # answers that are none of the four
+
+_DOES: Final = {"read": "reads", "write": "changes things", "destroy": "destroys things"}
+
+
+def show_pending(pending: Pending, *, whole: bool = False) -> None:
+    """Everything the decision is about, on stderr."""
+    for line in format_pending(pending, whole=whole):
+        click.echo(line, err=True)
+
+
+def format_pending(pending: Pending, *, whole: bool = False) -> Iterator[str]:
+    """The call exactly as it would run, one line per argument; `whole`: long values too.
+
+    Nothing is masked for the person who decides: what looks like a secret is marked.
+    """
+    tool = style_text(clean_text(pending.operation), bold=True)
+    yield f"{tool} waits for you: it {_DOES.get(pending.effect.value, pending.effect.value)}"
+    masked: Any = scrub_json(pending.arguments)
+    width = max((len(name) for name in pending.arguments), default=0)
+    for name, value in pending.arguments.items():
+        mark = "" if masked[name] == value else "  (looks like a secret)"
+        yield f"  {visible(name):<{width}}  {_format_value(value, whole=whole)}{mark}"
+    if not pending.arguments:
+        yield "  (no arguments)"
+    yield style_text(f"  because: {clean_text(pending.reason)}", dim=True)
+
+
+def _format_value(value: object, *, whole: bool) -> str:
+    shown = _spell_out(value)
+    if whole or len(shown) <= LONGEST_VALUE:
+        return shown
+    return f"{shown[:LONGEST_VALUE]}… ({len(shown):,} characters)"
+
+
+def _spell_out(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return visible(text)  # a line break is written out: each line of the question is one argument, no more
+
+
+def _is_cut(pending: Pending) -> bool:
+    return any(len(_spell_out(value)) > LONGEST_VALUE for value in pending.arguments.values())
+
+
+def ask_permission(pending: Pending, *, by: str, card: ToolCard | None) -> Approval | None:
+    """The person's word; None when they leave without one, and the call goes on waiting."""
+    refuse_tools()
+    show_pending(pending)
+    wide = why_only_once(pending) is None
+    if wide:
+        covered = visible(describe_widened(pending))
+        click.echo(style_text(f"  for this conversation: also {covered}, for a while", dim=True), err=True)
+    choices = "[y]es, " + ("yes for this [c]onversation, " if wide else "") + "[e]dit, [n]o"
+    choices += ", [s]how all of it: " if _is_cut(pending) else ": "
+    for _ in range(MOST_TRIES):
+        said = ask_line(f"Run it? {choices}")
+        if said is None:
+            return None
+        if said.strip().lower() in ("s", "show"):
+            show_pending(pending, whole=True)
+            continue
+        approval = _read_decision(said.strip().lower(), pending, by=by, wide=wide, card=card)
+        if approval is not None:
+            return approval
+    return None
+
+
+def _read_decision(
+    said: str, pending: Pending, *, by: str, wide: bool, card: ToolCard | None
+) -> Approval | None:
+    match said:
+        case "y" | "yes":
+            return pending.approve(by=by)
+        case "c" | "conversation" if wide:
+            return pending.approve(by=by, for_conversation=True)
+        case "n" | "no":
+            return pending.reject(
+                by=by, reason=(ask_line("Why not? (may be empty) ", goes_on=True) or "").strip() or None
+            )
+        case "e" | "edit":
+            return _edit_arguments(pending, by=by, card=card)
+        case _:
+            return None
+
+
+def _edit_arguments(pending: Pending, *, by: str, card: ToolCard | None) -> Approval | None:
+    """The call with other arguments; None when nothing was changed."""
+    discard_typed_ahead()
+    click.echo("Change arguments with KEY=VALUE or KEY:=JSON; an empty line runs it.", err=True)
+    changed: dict[str, Any] = {}
+    while line := (ask_line("  ", goes_on=True) or "").strip():
+        try:
+            given = read_pairs([line])
+            _check_changes(pending, given, card)
+            changed |= given
+        except click.BadParameter as wrong:
+            click.echo(f"  {wrong.message}", err=True)
+    return approve_edited(pending, changed, by=by, card=card) if changed else None
+
+
+def _check_changes(pending: Pending, changed: Mapping[str, Any], card: ToolCard | None) -> None:
+    """Said while it is being written, not when all of it is decided."""
+    if card is not None:
+        try:
+            check_names(card, pending, changed)
+        except CallError as wrong:
+            raise click.BadParameter(str(wrong), param_hint="KEY=VALUE") from wrong
+
+
+def approve_edited(
+    pending: Pending, changed: Mapping[str, Any], *, by: str, card: ToolCard | None
+) -> Approval:
+    """Leave for the call with these arguments changed."""
+    _check_changes(pending, changed, card)
+    return pending.approve(by=by, arguments={**pending.arguments, **changed})
+
 
 R = TypeVar("R")
 
@@ -37,17 +175,17 @@ NOT_WAITING = 1
 
 def list_approvals(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
     """Approve, edit or reject calls that wait for you."""
-    waiting = _ask_store(config, servers, lambda kept: kept.waiting())
+    waiting = _run_on_approvals(config, servers, lambda kept: kept.waiting())
     _show_list(waiting, as_json=as_json)
     return 0
 
 
 def show_approval(*, pending_id: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
     """Show everything about one call that waits, or waited."""
-    pending = _ask_store(config, servers, lambda kept: kept.get(pending_id))
+    pending = _run_on_approvals(config, servers, lambda kept: kept.get(pending_id))
     if pending is None:
-        return _unknown(pending_id)
-    _show_one(pending, as_json=as_json)
+        return _report_unknown(pending_id)
+    _show_details(pending, as_json=as_json)
     return 0
 
 
@@ -61,7 +199,7 @@ def approve_call(
     as_json: bool,
 ) -> int:
     """Let a waiting call run: exactly as it is, once."""
-    by = _person()
+    by = _get_user()
     notes: list[str] = []
 
     async def settle(kept: Approvals, pending: Pending) -> Settled:
@@ -73,26 +211,26 @@ def approve_call(
         return await kept.settle(pending_id, Decision.APPROVED, by=by, scope=scope)
 
     async def work(kept: Approvals) -> Settled | None:
-        return await _settle(kept, pending_id, lambda pending: settle(kept, pending))
+        return await _settle_waiting(kept, pending_id, lambda pending: settle(kept, pending))
 
-    settled = _ask_store(config, servers, work)
+    settled = _run_on_approvals(config, servers, work)
     for note in notes if settled is not None and settled.stood else ():
-        click.echo(plain(note), err=True)
-    return _report(pending_id, settled, as_json=as_json)
+        click.echo(clean_text(note), err=True)
+    return _report_decision(pending_id, settled, as_json=as_json)
 
 
 def reject_call(
     *, pending_id: str, reason: str | None, config: Path | None, servers: Path | None, as_json: bool
 ) -> int:
     """Refuse a waiting call, and say why."""
-    by = _person()
+    by = _get_user()
 
     async def work(kept: Approvals) -> Settled | None:
-        return await _settle(
+        return await _settle_waiting(
             kept, pending_id, lambda _: kept.settle(pending_id, Decision.REJECTED, by=by, reason=reason)
         )
 
-    return _report(pending_id, _ask_store(config, servers, work), as_json=as_json)
+    return _report_decision(pending_id, _run_on_approvals(config, servers, work), as_json=as_json)
 
 
 def edit_call(
@@ -106,8 +244,8 @@ def edit_call(
 ) -> int:
     """Change arguments of a waiting call, then let it run once."""
     changed = read_pairs(changes)
-    loaded = read_settings(Asked(config, servers, as_json))
-    by = _person()
+    loaded = read_settings(CommonOptions(config, servers, as_json))
+    by = _get_user()
 
     async def work() -> Settled | None:
         async with open_router(loaded) as router:
@@ -118,18 +256,18 @@ def edit_call(
                     name: value for name, value in pending.arguments.items() if name not in changed
                 }
                 await _check_read(replace(pending, arguments=kept_as_asked), seen=seen)
-                await connect(router, pending.tool.partition("/")[0])
+                await connect_servers(router, pending.tool.partition("/")[0])
                 edited = await router.calls.edited(pending, {**pending.arguments, **changed})
                 return await kept.settle(pending_id, Decision.APPROVED, by=by, edited=edited)
 
-            settled = await _settle(kept, pending_id, settle)
+            settled = await _settle_waiting(kept, pending_id, settle)
             await router.store.journal.flush()
             return settled
 
-    return _report(pending_id, run(work), as_json=as_json)
+    return _report_decision(pending_id, run_async(work), as_json=as_json)
 
 
-def _ask_store(
+def _run_on_approvals(
     config: Path | None, servers: Path | None, work: Callable[[Approvals], Coroutine[Any, Any, R]]
 ) -> R:
     """What `work` finds or does on the store alone: deciding needs no server."""
@@ -139,10 +277,10 @@ def _ask_store(
         await store.journal.flush()
         return found
 
-    return with_store(config, servers, ask)
+    return run_on_store(config, servers, ask)
 
 
-async def _settle(
+async def _settle_waiting(
     kept: Approvals, pending_id: str, settle: Callable[[Pending], Awaitable[Settled]]
 ) -> Settled | None:
     """Decide the call if it still waits; say how it stands in any case. None: there is none."""
@@ -154,61 +292,62 @@ async def _settle(
     return await settle(pending)
 
 
-def _person() -> str:
+def _get_user() -> str:
     return getuser()
 
 
-def _unknown(pending_id: str) -> int:
+def _report_unknown(pending_id: str) -> int:
     message = f"No call waits, or waited, as {pending_id}. `fingerpost approvals` lists them."
-    click.echo(repeatable(message), err=True)
+    click.echo(repeat_options(message), err=True)
     return NOT_WAITING
 
 
-def _report(pending_id: str, settled: Settled | None, *, as_json: bool) -> int:
+def _report_decision(pending_id: str, settled: Settled | None, *, as_json: bool) -> int:
     """Say what stands, which is not what was wanted when somebody, or the clock, was faster."""
     if settled is None:
-        return _unknown(pending_id)
+        return _report_unknown(pending_id)
     standing, mine = settled.standing, settled.stood
     if as_json:
-        print_json(_plain(standing))
+        print_json(_convert_pending(standing))
     elif standing.decision is Decision.EXPIRED:
         click.echo(f"Too late: {standing.pending_id} expired at {standing.expires:%H:%M} UTC.", err=True)
     else:
-        words = f"{plain(standing.tool)} is {standing.decision} by {plain(standing.decided_by or 'somebody')}"
-        why = f": {plain(standing.decision_reason)}" if standing.decision_reason else ""
+        by = clean_text(standing.decided_by or "somebody")
+        words = f"{clean_text(standing.tool)} is {standing.decision} by {by}"
+        why = f": {clean_text(standing.decision_reason)}" if standing.decision_reason else ""
         click.echo(f"{words}{why}" if mine else f"Decided before: {words}{why}", err=not mine)
         if mine and standing.edited_arguments is not None:
-            click.echo(f"It runs with {_arguments(standing.edited_arguments)}")
+            click.echo(f"It runs with {_format_arguments(standing.edited_arguments)}")
     return 0 if mine else NOT_WAITING
 
 
 def _is_hidden(pending: Pending) -> bool:
     """Whether the list does not show all of what would run."""
-    shown, whole = _arguments(pending.arguments), _arguments(pending.arguments, exact=True)
-    return shown != whole or _shortened(shown) != shown
+    shown, whole = _format_arguments(pending.arguments), _format_arguments(pending.arguments, exact=True)
+    return shown != whole or _shorten(shown) != shown
 
 
 async def _check_read(pending: Pending, *, seen: bool) -> None:
     """Leave, deciding nothing, where the person has not read all of what would run and does not want to."""
-    if not seen and _is_hidden(pending) and not await _has_read(pending):
+    if not seen and _is_hidden(pending) and not await _confirm_read(pending):
         raise click.exceptions.Exit(NOT_WAITING)
 
 
-async def _has_read(pending: Pending) -> bool:
+async def _confirm_read(pending: Pending) -> bool:
     """Show the exact call to the person at this terminal; whether they want it run."""
     if not sys.stdin.isatty():
         message = (
             "Nothing was approved: the list does not show all of this call. Read it with `fingerpost "
             f"approvals show {pending.pending_id}`, then say it again with --seen."
         )
-        click.echo(repeatable(message), err=True)
+        click.echo(repeat_options(message), err=True)
         return False
 
     show_pending(pending, whole=True)
     return await anyio.to_thread.run_sync(lambda: click.confirm("Run exactly this?", err=True))
 
 
-def _plain(pending: Pending, *, exact: bool = False) -> dict[str, Any]:
+def _convert_pending(pending: Pending, *, exact: bool = False) -> dict[str, Any]:
     """The call for programs, its secrets masked: a list on a screen or in a log is no place for them.
 
     `exact`: one call that is looked at to decide about it, as it would run.
@@ -220,75 +359,75 @@ def _plain(pending: Pending, *, exact: bool = False) -> dict[str, Any]:
 
 def _show_list(waiting: list[Pending], *, as_json: bool) -> None:
     if as_json:
-        print_json([_plain(pending) for pending in waiting])
+        print_json([_convert_pending(pending) for pending in waiting])
         return
     if not waiting:
         click.echo("Nothing waits for you.")
         return
-    title = f"{count(len(waiting), 'call')} waiting"
-    me = _person()
+    title = f"{format_count(len(waiting), 'call')} waiting"
+    me = _get_user()
     others = any(pending.caller != me for pending in waiting)
     columns = ("id", "tool", "effect", "arguments", "why", *(["asked by"] if others else []), "expires in")
-    made = table(title, *columns)
+    made = build_table(title, *columns)
     for pending in waiting:
-        asked_by = "you" if pending.caller == me else _asked_by(pending)
+        asked_by = "you" if pending.caller == me else _format_caller(pending)
         made.add_row(
             pending.pending_id,
-            plain(pending.operation),
+            clean_text(pending.operation),
             pending.effect,
-            _shortened(_arguments(pending.arguments)),
-            plain(pending.reason),
+            _shorten(_format_arguments(pending.arguments)),
+            clean_text(pending.reason),
             *([asked_by] if others else []),
-            _left(pending),
+            _format_time_left(pending),
         )
-    output().print(made)
+    get_output().print(made)
     onward = "Decide with `fingerpost approvals approve ID` or `fingerpost approvals reject ID`."
-    click.echo(repeatable(onward))
+    click.echo(repeat_options(onward))
 
 
-def _asked_by(pending: Pending) -> str:
-    return plain(pending.caller or "somebody without a name")
+def _format_caller(pending: Pending) -> str:
+    return clean_text(pending.caller or "somebody without a name")
 
 
-def _show_one(pending: Pending, *, as_json: bool) -> None:
+def _show_details(pending: Pending, *, as_json: bool) -> None:
     waits = pending.decision is Decision.WAITING  # what is decided is shown as in a list
     if as_json:
-        print_json(_plain(pending, exact=waits))
+        print_json(_convert_pending(pending, exact=waits))
         return
     lines = {
         "id": pending.pending_id,
-        "tool": plain(pending.tool),
-        "operation": plain(pending.operation),
+        "tool": clean_text(pending.tool),
+        "operation": clean_text(pending.operation),
         "effect": str(pending.effect),
-        "arguments": _arguments(pending.arguments, exact=waits),
-        "look secret": ", ".join(plain(path) for path in secret_paths(pending.arguments)) or "none",
-        "why": plain(pending.reason),
-        "asked by": _asked_by(pending),
-        "conversation": plain(pending.conversation or "none"),
+        "arguments": _format_arguments(pending.arguments, exact=waits),
+        "look secret": ", ".join(clean_text(path) for path in secret_paths(pending.arguments)) or "none",
+        "why": clean_text(pending.reason),
+        "asked by": _format_caller(pending),
+        "conversation": clean_text(pending.conversation or "none"),
         "asked at": f"{pending.created:%Y-%m-%d %H:%M:%S} UTC",
         "state": str(pending.decision),
     }
     if waits:
-        lines["expires in"] = _left(pending)
+        lines["expires in"] = _format_time_left(pending)
     if pending.decided_by is not None:
-        lines["decided by"] = plain(pending.decided_by)
+        lines["decided by"] = clean_text(pending.decided_by)
     if pending.decision_reason is not None:
-        lines["because"] = plain(pending.decision_reason)
+        lines["because"] = clean_text(pending.decision_reason)
     if pending.edited_arguments is not None:
-        lines["edited to"] = _arguments(pending.edited_arguments)
+        lines["edited to"] = _format_arguments(pending.edited_arguments)
     print_lines([f"{name + ':':<14}{value}" for name, value in lines.items()])
 
 
-def _arguments(arguments: object, *, exact: bool = False) -> str:
+def _format_arguments(arguments: object, *, exact: bool = False) -> str:
     """As JSON on one line, in which everything unseen stands as an escape; secrets masked unless `exact`."""
     shown = arguments if exact else scrub_json(arguments)
     return visible_json(json.dumps(shown, ensure_ascii=False, default=str))
 
 
-def _shortened(text: str, limit: int = 200) -> str:
+def _shorten(text: str, limit: int = 200) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def _left(pending: Pending) -> str:
+def _format_time_left(pending: Pending) -> str:
     seconds = max(0, round((pending.expires - utc_now()).total_seconds()))
     return f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"

@@ -1,24 +1,449 @@
-"""`fingerpost ask`: one request, answered."""
+"""`fingerpost ask`: answer one request. The router runs on a thread of its own."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
 import click
+from anyio.from_thread import start_blocking_portal
 
-from fingerpost.surfaces.cli.asking import Wish, answer
-from fingerpost.surfaces.cli.house import Asked, read_settings
-from fingerpost.surfaces.cli.person import read_request
+from fingerpost.events import Event
+from fingerpost.frozen import frozen
+from fingerpost.records import Approval, Message, Pending, RouteOutcome, new_id
+from fingerpost.redaction import scrub_json
+from fingerpost.router.conversations import exchange, open_question
+from fingerpost.settings import Loaded
+from fingerpost.surfaces.cli.answer_output import AnswerWriter, make_readable
+from fingerpost.surfaces.cli.approvals import ask_permission, show_pending
+from fingerpost.surfaces.cli.common import (
+    CommonOptions,
+    connect_servers,
+    open_any_router,
+    open_router,
+    read_settings,
+)
+from fingerpost.surfaces.cli.explanation import show_explanation
+from fingerpost.surfaces.cli.options import repeat_options
+from fingerpost.surfaces.cli.route import settle_tools
+from fingerpost.surfaces.cli.screen import clean_text, print_json
+from fingerpost.surfaces.cli.streams import style_text
+from fingerpost.surfaces.cli.terminal_input import (
+    ask_line,
+    get_person,
+    is_at_terminal,
+    read_request,
+    refuse_tools,
+)
+from fingerpost.surfaces.cli.trace import read_events
+
+if TYPE_CHECKING:
+    from fingerpost.llm import OnText
+    from fingerpost.router import Asking, Route, Router
+
+    RouteWork: TypeAlias = Callable[[OnText | None], Coroutine[Any, Any, Route]]
+
+
+R = TypeVar("R")
+
+RouterOutput = str | Event  # a piece of the answer, or something that happened
+OutputHandler = Callable[[RouterOutput], None]
+
+UNWIND_SECONDS: Final = 10.0  # how long a stopped answer may take to let go of what it holds
+POLL_SECONDS: Final = 0.2  # a wait without end cannot be interrupted everywhere
+
+
+class EventRelay:
+    """An event sink that passes on what happens while somebody listens."""
+
+    def __init__(self) -> None:
+        self.handler: OutputHandler | None = None
+
+    def emit(self, event: Event) -> None:
+        if self.handler is not None:
+            self.handler(event)
+
+
+class RouterThread:
+    """Between `with` and its end: a router, and a way to have things done on its event loop."""
+
+    router: Router
+
+    def __init__(self, loaded: Loaded) -> None:
+        self._loaded = loaded
+        self._relay = EventRelay()
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._portal = stack.enter_context(start_blocking_portal())
+            opened = self._portal.wrap_async_context_manager(_open_answering_router(self._loaded))
+            self.router = stack.enter_context(opened)
+            self.router.events.add(self._relay)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # What this thread raised (Ctrl-C, a closed pipe) is nothing the event loop could do with.
+        self._stack.close()
+
+    def connect(self, *, server: str | None, wait: float) -> None:
+        """Connect the servers, or the one, and wait a little for the tools' meanings."""
+
+        async def work() -> None:
+            if server is not None:
+                self.router.servers.status(server)  # an unknown name is answered with the near ones
+            await connect_servers(self.router, *([server] if server else []), wait=wait)
+            await settle_tools(self.router)
+
+        self.run(lambda _: work())
+
+    def run(
+        self, work: Callable[[OutputHandler], Coroutine[Any, Any, R]], handle: OutputHandler | None = None
+    ) -> R:
+        """What `work` comes to; `handle` is told, on this thread, what it says and what happens meanwhile.
+
+        Ctrl-C stops the work; when it has let go of everything, `KeyboardInterrupt` is raised.
+        """
+        outputs: SimpleQueue[RouterOutput | None] = SimpleQueue()
+
+        async def run_work() -> R:
+            self._relay.handler = outputs.put
+            try:
+                return await work(outputs.put)
+            finally:
+                self._relay.handler = None
+                outputs.put(None)
+
+        task = self._portal.start_task_soon(run_work)
+        try:
+            _relay_output(outputs, handle or _ignore)
+        except BaseException:  # Ctrl-C, or nobody reads what we write any more
+            task.cancel()
+            _drain(outputs)
+            raise
+        return task.result()
+
+
+@asynccontextmanager
+async def _open_answering_router(loaded: Loaded) -> AsyncGenerator[Router]:
+    """The router. With a model but without servers there is still somebody to talk to."""
+    models = loaded.settings.models
+    no_model = models.lite is None and models.prime is None
+    async with (open_router if no_model else open_any_router)(loaded) as router:
+        yield router
+
+
+def _relay_output(outputs: SimpleQueue[RouterOutput | None], handle: OutputHandler) -> None:
+    while True:
+        try:
+            output = outputs.get(timeout=POLL_SECONDS)
+        except Empty:
+            continue
+        if output is None:
+            return
+        handle(output)
+
+
+def _drain(outputs: SimpleQueue[RouterOutput | None]) -> None:
+    """Wait until the work has ended; what it still says is of no interest."""
+    try:
+        while outputs.get(timeout=UNWIND_SECONDS) is not None:
+            pass
+    except Empty:
+        return
+
+
+def _ignore(output: RouterOutput) -> None:
+    """Nobody listens."""
+
+
+MOST_APPROVALS: Final = 50  # of one request: a model that finds ever more to approve is not followed
+
+Decide: TypeAlias = "Callable[[Pending], Approval | None]"
+
+
+class AnswerDialog:
+    """Has requests answered and shows the answers as they come. `quiet`: shows nothing.
+
+    `limits` hold for what is resumed, too.
+    """
+
+    def __init__(self, thread: RouterThread, *, quiet: bool = False, limits: Asking | None = None) -> None:
+        self.thread = thread
+        self._quiet = quiet
+        self._limits: Asking = limits or {}
+
+    def ask(self, text: str, asking: Asking) -> Route:
+        """The route of one request."""
+        router = self.thread.router
+        return self._run(lambda on_text: router.route(text, **{**asking, "on_text": on_text}))
+
+    def follow(self, asked: Route | None, text: str, asking: Asking) -> Route:
+        """The route of a line that may answer what was asked before it.
+
+        What does not answer it is a request of its own, and so is a question: nobody is kept at ours.
+        """
+        if asked is None or asked.question is None or text.rstrip().endswith("?"):
+            return self.ask(text, asking)
+        router = self.thread.router
+        route = self._run(lambda on_text: router.reply(asked, text, **{**asking, "on_text": on_text}))
+        return self.ask(text, asking) if route.question == asked.question else route
+
+    def resume(self, route: Route | str, approval: Approval | None = None) -> Route:
+        """How it goes on after a person has decided."""
+        router = self.thread.router
+        return self._run(
+            lambda on_text: router.resume(route, approval, **{**self._limits, "on_text": on_text})
+        )
+
+    def settle(self, route: Route, decide: Decide) -> Route:
+        """Go on as long as the person says something about what waits."""
+        for _ in range(MOST_APPROVALS):
+            if route.pending is None or (approval := decide(route.pending)) is None:
+                break
+            route = self.resume(route, approval)
+        return route
+
+    def _run(self, working: RouteWork) -> Route:
+        if self._quiet:
+            return self.thread.run(lambda _: working(None))
+        writer = AnswerWriter()
+
+        def work(hear: OutputHandler) -> Coroutine[Any, Any, Route]:
+            return working(hear)
+
+        try:
+            route = self.thread.run(work, writer.handle)
+        except BaseException:
+            writer.stop()
+            raise
+        # What waits for the person is not the answer: whoever asks them shows it.
+        writer.finish("" if route.pending is not None or route.question is not None else route.answer)
+        return route
+
+
+MOST_QUESTIONS: Final = 5  # asked back about one request
+EXIT_CODES: Final = {
+    RouteOutcome.ANSWERED: 0,
+    RouteOutcome.HANDED_BACK: 0,
+    RouteOutcome.DECLINED: 1,
+    RouteOutcome.FAILED: 1,
+    RouteOutcome.LIMITED: 1,
+    RouteOutcome.LEFT: 1,
+    RouteOutcome.INTERRUPTED: 1,
+    RouteOutcome.WAITING: 4,
+    RouteOutcome.ASKED: 5,
+}
+
+
+@frozen
+class AskOptions:
+    """What the person wants, and how."""
+
+    text: str
+    conversation: str
+    known: bool  # the conversation may have begun earlier
+    resume: str | None = None
+    server: str | None = None
+    profile: str | None = None
+    mode: str | None = None
+    effort: str | None = None
+    seconds: float | None = None
+    max_turns: int | None = None
+    dry_run: bool = False
+    yes: bool = False
+    explain: bool = False
+    technical: bool = False
+    as_json: bool = False
+    wait: float = 10.0
+
+    @classmethod
+    def from_options(cls, text: str, options: Mapping[str, Any]) -> AskOptions:
+        """Build them from the options of the command line."""
+        same = (
+            "resume",
+            "server",
+            "profile",
+            "mode",
+            "effort",
+            "max_turns",
+            "dry_run",
+            "yes",
+            "explain",
+            "technical",
+            "as_json",
+            "wait",
+        )
+        return cls(
+            text=text,
+            conversation=options["conversation"] or new_id("ses"),
+            known=options["conversation"] is not None,
+            seconds=options["timeout"],
+            **{name: options[name] for name in same},
+        )
+
+    def build_request(self, history: tuple[Message, ...] | None, *, by: str) -> Asking:
+        """What goes with the words; without a history the router recalls the conversation."""
+        asking: Asking = {
+            "conversation": self.conversation,
+            "caller": by,
+            "server": self.server,
+            "profile": self.profile,
+            "mode": self.mode,
+            "effort": self.effort,
+            "max_turns": self.max_turns,
+            "seconds": self.seconds,
+            "working_directory": str(Path.cwd()),
+            "dry_run": self.dry_run,
+        }
+        if history is not None:
+            asking["history"] = history
+        return asking
+
+
+def run_request(loaded: Loaded, options: AskOptions) -> int:
+    """Have it answered and shown; the exit code says how it ended."""
+    with RouterThread(loaded) as thread:
+        thread.connect(server=options.server, wait=options.wait)
+        request = _AskRequest(thread, options)
+        route = request.run()
+        request.show(route)
+    return EXIT_CODES[route.outcome]
+
+
+class _AskRequest:
+    """One request of `fingerpost ask`."""
+
+    def __init__(self, thread: RouterThread, options: AskOptions) -> None:
+        self._thread = thread
+        self._options = options
+        self._by = get_person()
+        limits: Asking = {"max_turns": options.max_turns, "seconds": options.seconds}
+        self._dialogue = AnswerDialog(thread, quiet=options.as_json, limits=limits)
+        self._can_ask = is_at_terminal() and not options.as_json
+
+    def run(self) -> Route:
+        """The route, after everything a person had to say was said."""
+        route = self._dialogue.settle(self._start(), self._decide)
+        for _ in range(MOST_QUESTIONS):
+            if route.question is None or route.pending is not None or not self._can_ask:
+                break
+            show_question(route)
+            said = (ask_line("> ") or "").strip()
+            if not said:
+                break
+            asking = self._options.build_request(exchange(route.packet, route.answer), by=self._by)
+            route = self._dialogue.settle(self._dialogue.follow(route, said, asking), self._decide)
+        return route
+
+    def _start(self) -> Route:
+        options = self._options
+        if options.resume is not None:
+            return self._dialogue.resume(options.resume)
+        if not options.known:
+            return self._dialogue.ask(options.text, options.build_request((), by=self._by))
+        store = self._thread.router.store
+        asked = self._thread.run(lambda _: open_question(store, options.conversation, caller=self._by))
+        return self._dialogue.follow(asked, options.text, options.build_request(None, by=self._by))
+
+    def _decide(self, pending: Pending) -> Approval | None:
+        if self._options.yes:
+            refuse_tools()
+            return pending.approve(by=self._by)
+        if not self._can_ask:
+            return None
+        try:
+            return ask_permission(pending, by=self._by, card=self._thread.router.tools.get(pending.tool))
+        except KeyboardInterrupt:  # the question is left, not the call: it waits as long as any other
+            click.echo(f"\nstopped; the call still waits for you. {_format_next_step(pending)}", err=True)
+            raise
+
+    def show(self, route: Route) -> None:
+        if self._options.as_json:
+            _print_route(route)
+        elif route.outcome not in (RouteOutcome.WAITING, RouteOutcome.ASKED):
+            click.echo(style_text(format_footer(route), dim=True), err=True)
+        self._show_next_step(route)
+        if self._options.technical and route.detail:
+            click.echo(f"Technical details:\n{make_readable(route.detail)}", err=True)
+        if self._options.explain and not self._options.as_json:
+            show_explanation(route, self._read_events(route))
+
+    def _show_next_step(self, route: Route) -> None:
+        if route.pending is not None:
+            if not self._can_ask:
+                show_pending(route.pending)
+            click.echo(_format_next_step(route.pending), err=True)
+        elif route.question is not None:
+            if not self._can_ask:
+                show_question(route)
+            again = f'fingerpost ask --conversation {route.packet.header.session_id} "…"'
+            click.echo(repeat_options(f"Answer it with `{clean_text(again)}`."), err=True)
+
+    def _read_events(self, route: Route) -> Any:
+        store = self._thread.router.store
+
+        async def read() -> Any:
+            await store.journal.flush()
+            return await read_events(store, route.packet_id)
+
+        return self._thread.run(lambda _: read()) or route.events
+
+
+def _format_next_step(pending: Pending) -> str:
+    """How the call that waits comes to run, from any process."""
+    waiting = pending.pending_id
+    return repeat_options(
+        f"Approve it with `fingerpost approvals approve {waiting}`, "
+        f"then go on with `fingerpost ask --resume {waiting}`."
+    )
+
+
+def show_question(route: Route) -> None:
+    """What the person is asked, with what will do as an answer."""
+    assert route.question is not None
+    click.echo(make_readable(route.question.text), err=True)
+    for missing in route.question.missing:
+        if missing.options:
+            options = ", ".join(clean_text(option) for option in missing.options[:20])
+            click.echo(style_text(f"  {clean_text(missing.name)}: {options}", dim=True), err=True)
+
+
+def format_footer(route: Route) -> str:
+    """Where the answer comes from and what it took, on one line."""
+    parts = [", ".join(route.sources) or "no tool"]
+    if route.answered_by:
+        parts.append(f"by {route.answered_by}")
+    parts.append(f"{route.milliseconds / 1000:.1f} s")
+    if tokens := route.prompt_tokens + route.completion_tokens:
+        parts.append(f"{tokens:,} tokens")
+    if route.cost is not None:
+        parts.append(f"cost {route.cost:.4f}")
+    return " · ".join(clean_text(part) for part in (*parts, f"trace {route.packet_id}"))
+
+
+def _print_route(route: Route) -> None:
+    print_json(scrub_json(route.as_json()))
 
 
 def answer_request(*, request: tuple[str, ...], **options: Any) -> int:
     """Answer REQUEST, with a tool where it needs one. With - it is read from stdin."""
-    text = _text(request, options["resume"])
-    loaded = read_settings(Asked(options["config"], options["servers"], options["as_json"]))
-    return answer(loaded, Wish.of(text, options))
+    text = _read_text(request, options["resume"])
+    loaded = read_settings(CommonOptions(options["config"], options["servers"], options["as_json"]))
+    return run_request(loaded, AskOptions.from_options(text, options))
 
 
-def _text(request: tuple[str, ...], resume: str | None) -> str:
+def _read_text(request: tuple[str, ...], resume: str | None) -> str:
     if resume is not None:
         if request:
             message = "--resume goes on with a request that was made; give no other"

@@ -10,9 +10,9 @@ import click
 from fingerpost.errors import ConfigError
 from fingerpost.events import decode
 from fingerpost.records.codec import to_plain
-from fingerpost.surfaces.cli.colour import styled
-from fingerpost.surfaces.cli.house import with_store
-from fingerpost.surfaces.cli.screen import output, plain, print_json, table
+from fingerpost.surfaces.cli.common import run_on_store
+from fingerpost.surfaces.cli.screen import build_table, clean_text, get_output, print_json
+from fingerpost.surfaces.cli.streams import style_text
 
 if TYPE_CHECKING:
     from fingerpost.settings import Settings
@@ -34,11 +34,11 @@ def verify_audit(
             print_json(to_plain(report))
         elif report.intact:
             click.echo(f"intact: {report.rows} rows, head {report.head}")
-            click.echo(_compared(report))
+            click.echo(_format_compared(report))
             if report.elsewhere:
-                click.echo(_moved(report))
+                click.echo(_format_moved(report))
         else:
-            click.echo(styled("not intact: ", fg="red", bold=True) + (report.reason or ""), err=True)
+            click.echo(style_text("not intact: ", fg="red", bold=True) + (report.reason or ""), err=True)
             click.echo(
                 "  fix: keep a copy of the database and of its .audit.anchor file, find out who could "
                 "write to them, and restore the newest backup that verifies",
@@ -47,7 +47,7 @@ def verify_audit(
         unknown = bool(anchors) and not report.anchors and not report.elsewhere_alike
         return 0 if report.intact and not unknown else 1
 
-    return with_store(config, servers, work)
+    return run_on_store(config, servers, work)
 
 
 def show_audit(*, limit: int, config: Path | None, servers: Path | None, as_json: bool) -> int:
@@ -58,27 +58,27 @@ def show_audit(*, limit: int, config: Path | None, servers: Path | None, as_json
         if as_json:
             print_json([to_plain(entry) for entry in entries])
             return 0
-        made = table(f"{len(entries)} newest rows", "#", "when", "what", "about", "hash")
+        made = build_table(f"{len(entries)} newest rows", "#", "when", "what", "about", "hash")
         for entry in entries:
             made.add_row(
                 str(entry.seq),
                 f"{entry.at:%Y-%m-%d %H:%M:%S}",
                 entry.kind,
-                plain(decode(entry.payload).summary()),
+                clean_text(decode(entry.payload).summary()),
                 entry.hash[:12],
             )
-        output().print(made)
+        get_output().print(made)
         return 0
 
-    return with_store(config, servers, work)
+    return run_on_store(config, servers, work)
 
 
-def _moved(report: AuditReport) -> str:
+def _format_moved(report: AuditReport) -> str:
     alike, total = report.elsewhere_alike, report.elsewhere
     return f"of {total} rows remembered of a store at another place {alike} are the same"
 
 
-def _compared(report: AuditReport) -> str:
+def _format_compared(report: AuditReport) -> str:
     """Someone who can rewrite the whole chain can make it fit: say what it was held against."""
     if report.anchors:
         ranges = f" and {report.journal} of the journal" if report.journal else ""

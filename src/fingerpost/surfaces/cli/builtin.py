@@ -1,20 +1,202 @@
-"""`fingerpost builtin`: which servers of our own there are, and one of them alone."""
+"""`fingerpost builtin`: list the built-in servers, or run one of them on stdio or over HTTP."""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import os
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
 
+import anyio
 import click
+import orjson
 
 from fingerpost.builtin import NAMES, Premises, make
-from fingerpost.builtin.serving import serve_stdio
+from fingerpost.builtin.serving import open_http, serve_stdio
 from fingerpost.builtin.shelf import ABOUT
 from fingerpost.builtin.workspace.server import open_unreviewed
-from fingerpost.surfaces.cli.builtin_http import read_key, serve_http
-from fingerpost.surfaces.cli.house import Asked, read_settings, run
-from fingerpost.surfaces.cli.screen import output, plain, print_json, table
+from fingerpost.errors import ConfigError
+from fingerpost.surfaces.cli.common import CommonOptions, read_settings, run_async
+from fingerpost.surfaces.cli.screen import build_table, clean_text, get_output, print_json
 from fingerpost.surfaces.cli.server_commands import KEY_VARIABLE
+from fingerpost.surfaces.cli.streams import style_text
+from fingerpost.surfaces.web.access.addresses import Authority, is_loopback, read_authority
+from fingerpost.surfaces.web.access.hosts import Hosts
+from fingerpost.surfaces.web.asgi import (
+    JSON_TYPE,
+    AsgiMessage,
+    AsgiScope,
+    Fault,
+    Receive,
+    Send,
+    headers_of,
+    respond,
+)
+from fingerpost.surfaces.web.port import address_of, listen_at, serve_app
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from fingerpost.builtin.kit import OwnServer
+
+
+PATH: Final = "/mcp"
+SHORTEST_KEY: Final = 16
+LONGEST_KEY: Final = 4096
+_CHALLENGE: Final = (b"www-authenticate", b'Bearer realm="fingerpost"')
+_NEEDED: Final = "A key is needed: send it as `Authorization: Bearer …` or `X-API-Key: …`."
+_WRONG: Final = "The key is not valid. Ask whoever runs this server for the right one."
+
+
+def read_key(variable: str | None, file: Path | None) -> str:
+    """The key that opens the server. Raises `ConfigError` where there is none, or hardly one."""
+    if file is not None:
+        try:
+            with file.open(encoding="utf-8") as lines:
+                variable = lines.readline(LONGEST_KEY)
+        except (OSError, UnicodeDecodeError) as error:
+            message = f"the key cannot be read from {file}: {error}"
+            raise ConfigError(message, hint="name a file whose first line is the key") from error
+    key = (variable or "").strip()
+    if not key:
+        message = "over HTTP the server needs a key, or everybody who reaches it could use it"
+        raise ConfigError(
+            message,
+            hint="write one into a file (`openssl rand -hex 32 > key.txt`) and name it with --key-file, "
+            "or put it into the variable FINGERPOST_BUILTIN_KEY",
+        )
+    if len(key) < SHORTEST_KEY or not key.isascii() or not key.isprintable() or " " in key:
+        message = f"the key must be at least {SHORTEST_KEY} ASCII characters without spaces"
+        raise ConfigError(message, hint="`openssl rand -hex 32` makes a good one")
+    return key
+
+
+async def serve_http(server: OwnServer, asked: CommonOptions, *, host: str, port: int, key: str) -> int:
+    """Until Ctrl-C or a signal to end. Raises `ConfigError` where the address cannot be had."""
+    gateway = (await anyio.to_thread.run_sync(read_settings, asked)).settings.gateway
+    listening = listen_at(host, port)
+    with listening:
+        bound = address_of(listening)
+        hosts = Hosts(
+            gateway.model_copy(update={"host": host}), read_authority(bound) or Authority(host, port)
+        )
+        async with open_http(server) as app:
+            await serve_app(
+                KeyedApp(app, hosts=hosts, key=key),
+                listening,
+                arrival_seconds=gateway.request_seconds,
+                started=lambda: _print_address(server, f"http://{bound}{PATH}", host, as_json=asked.as_json),
+            )
+    return 0
+
+
+def _print_address(server: OwnServer, address: str, host: str, *, as_json: bool) -> None:
+    if not is_loopback(host):
+        note = "served without encryption: the key can be read on the way. Put a proxy with TLS in front."
+        click.echo(style_text("note: ", fg="yellow") + note, err=True)
+    if as_json:
+        print_json({"name": server.name, "address": address, "tools": list(server.tools)})
+    else:
+        click.echo(f"Serving {server.name} at {style_text(address, bold=True)} (Ctrl-C stops it)")
+
+
+class KeyedApp:
+    """Lets in whoever has the key, and ends what runs in good order."""
+
+    def __init__(self, app: ASGIApp, *, hosts: Hosts, key: str) -> None:
+        self._app = app
+        self._hosts = hosts
+        self._digest = _hash_key(key)
+        self._streams: set[anyio.CancelScope] = set()
+        self._calls: set[anyio.CancelScope] = set()
+        self._closed = False
+        self._quiet = anyio.Event()  # once closed: no call is under way any more
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        try:
+            headers, _ = headers_of(scope["headers"])
+            self._check(scope["path"], headers)
+        except Fault as fault:
+            body = orjson.dumps({"error": fault.message})
+            await respond(send, fault.status, body, (JSON_TYPE, *fault.headers))
+            return
+        answer = _ResponseTracker(send)
+        # A GET is a stream for news: it never ends by itself.
+        with self._track(self._streams if scope["method"] == "GET" else self._calls) as limit, limit:
+            await cast("Any", self._app)(scope, receive, answer.send)
+        if limit.cancelled_caught:
+            await answer.finish()
+
+    async def drain(self, seconds: float) -> None:
+        """Streams end at once; calls have so long."""
+        self._closed = True
+        for stream in tuple(self._streams):
+            stream.cancel()
+        if not self._calls:
+            return
+        with anyio.move_on_after(seconds):
+            await self._quiet.wait()
+        for call in tuple(self._calls):
+            call.cancel()
+
+    def _check(self, path: str, headers: Mapping[str, str]) -> None:
+        if self._closed:
+            raise Fault(503, "This server is being stopped.", headers=((b"connection", b"close"),))
+        if (refusal := self._hosts.aim(headers).refusal) is not None:
+            raise Fault(403, refusal)
+        given = _read_credential(headers)
+        if given is None:
+            raise Fault(401, _NEEDED, headers=(_CHALLENGE,))
+        if not hmac.compare_digest(_hash_key(given), self._digest):
+            invalid = (_CHALLENGE[0], _CHALLENGE[1] + b', error="invalid_token"')
+            raise Fault(401, _WRONG, headers=(invalid,))
+        if path.rstrip("/") != PATH:
+            raise Fault(404, f"There is nothing here. The server is at {PATH}.")
+
+    @contextmanager
+    def _track(self, running: set[anyio.CancelScope]) -> Generator[anyio.CancelScope]:
+        limit = anyio.CancelScope()
+        running.add(limit)
+        try:
+            yield limit
+        finally:
+            running.discard(limit)
+            if self._closed and not self._calls:
+                self._quiet.set()
+
+
+class _ResponseTracker:
+    """What was sent of one answer, so that one that was stopped still ends as HTTP wants it."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._begun = self._ended = False
+
+    async def send(self, message: AsgiMessage) -> None:
+        self._begun = True
+        self._ended = message["type"] == "http.response.body" and not message.get("more_body", False)
+        await self._send(message)
+
+    async def finish(self) -> None:
+        if not self._begun:
+            await respond(self._send, 503, orjson.dumps({"error": "This server was stopped."}))
+        elif not self._ended:
+            await self._send({"type": "http.response.body", "body": b""})
+
+
+def _read_credential(headers: Mapping[str, str]) -> str | None:
+    kind, _, token = headers.get("authorization", "").partition(" ")
+    if kind.lower() == "bearer" and token.strip():
+        return token.strip()
+    return headers.get("x-api-key") or None
+
+
+def _hash_key(key: str) -> bytes:
+    """Of equal length for all keys: comparing takes the same time whatever is sent."""
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
 
 
 def run_builtin(
@@ -32,41 +214,41 @@ def run_builtin(
     """List our own servers, or run one of them alone, for any MCP client."""
     # Taken out of the environment: programs that the server starts have no business with it.
     key = os.environ.pop(KEY_VARIABLE, None)
-    asked = Asked(config, servers, as_json)
+    asked = CommonOptions(config, servers, as_json)
     if reviewed:
         return _mark_reviewed(name, asked)
     if name is None:
-        return _list(asked)
+        return _list_builtins(asked)
 
-    server = make(name, _premises(asked))
+    server = make(name, _make_premises(asked))
     if http:
         given = read_key(key, key_file)
-        return run(lambda: serve_http(server, asked, host=host, port=port, key=given))
+        return run_async(lambda: serve_http(server, asked, host=host, port=port, key=given))
 
-    run(lambda: serve_stdio(server))
+    run_async(lambda: serve_stdio(server))
     return 0
 
 
-def _mark_reviewed(name: str | None, asked: Asked) -> int:
+def _mark_reviewed(name: str | None, asked: CommonOptions) -> int:
     if name != "workspace":
         message = "only the workspace has files to review"
         raise click.BadParameter(message, param_hint="--reviewed")
-    names = open_unreviewed(_premises(asked)).mark_reviewed()
+    names = open_unreviewed(_make_premises(asked)).mark_reviewed()
     if asked.as_json:
         print_json({"reviewed": names})
         return 0
     for each in names:
-        click.echo(f"  {plain(each)}")
+        click.echo(f"  {clean_text(each)}")
     click.echo(f"Reviewed: {len(names)} written since the last time." if names else "Nothing was written.")
     return 0
 
 
-def _premises(asked: Asked) -> Premises:
+def _make_premises(asked: CommonOptions) -> Premises:
     return Premises(settings=read_settings(asked).settings, folder=Path.cwd())
 
 
-def _list(asked: Asked) -> int:
-    premises = _premises(asked)
+def _list_builtins(asked: CommonOptions) -> int:
+    premises = _make_premises(asked)
     on = premises.settings.builtin.enabled
     tools = {name: list(make(name, premises).tools) for name in NAMES}
     if asked.as_json:
@@ -77,10 +259,10 @@ def _list(asked: Asked) -> int:
             ]
         )
         return 0
-    made = table(None, "name", "on", "what it is", "tools")
+    made = build_table(None, "name", "on", "what it is", "tools")
     for name in NAMES:
         made.add_row(name, "yes" if name in on else "no", ABOUT[name], ", ".join(tools[name]))
-    output().print(made)
+    get_output().print(made)
     click.echo(
         "Switch one on with builtin.enabled in the settings; run it alone with `fingerpost builtin NAME`."
     )

@@ -1,13 +1,417 @@
-"""`fingerpost chat`: a conversation."""
+"""`fingerpost chat`: a conversation, and the commands that begin with a slash."""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+import shlex
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fingerpost.surfaces.cli.chatting import talk
-from fingerpost.surfaces.cli.house import Asked, read_settings
+from fingerpost.call.approvals import why_only_once
+from fingerpost.errors import FingerpostError
+from fingerpost.records import Approval, Message, Mode, Pending, ToolCard, new_id
+from fingerpost.router.conversations import exchange, open_question, recall
+from fingerpost.settings import Loaded
+from fingerpost.surfaces.cli.answer_output import print_note
+from fingerpost.surfaces.cli.approvals import approve_edited, ask_permission, show_pending
+from fingerpost.surfaces.cli.ask import AnswerDialog, RouterThread, format_footer, show_question
+from fingerpost.surfaces.cli.commands import CHOICES, MODES
+from fingerpost.surfaces.cli.common import CommonOptions, read_pairs, read_settings
+from fingerpost.surfaces.cli.learning import describe_feedback, format_preference, keep_preference
+from fingerpost.surfaces.cli.options import repeat_options
+from fingerpost.surfaces.cli.route import explain_tool, show_narrowing
+from fingerpost.surfaces.cli.screen import build_table, clean_text, format_count, get_output, print_lines
+from fingerpost.surfaces.cli.streams import style_text
+from fingerpost.surfaces.cli.terminal_input import (
+    InputLineTooLong,
+    LineReader,
+    discard_typed_ahead,
+    get_person,
+    refuse_tools,
+)
+from fingerpost.surfaces.cli.trace import draw_trace, read_children, read_events
+
+if TYPE_CHECKING:
+    from fingerpost.router import Asking, Route
+
+
+def write_transcript(path: Path, messages: Sequence[Message]) -> None:
+    """The conversation as Markdown in a new file that only its owner can read. Raises `OSError`."""
+    names = {"user": "You", "assistant": "Fingerpost"}
+    parts = [f"**{names.get(one.role, one.role)}**\n\n{one.text.strip()}\n" for one in messages]
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
+        file.write("\n".join(parts))
+
+
+SHOWN: Final = 12
+
+
+def is_command(line: str) -> bool:
+    """A slash and letters: `/tools`. A path such as `/etc/hosts` at the beginning is a request."""
+    word = line.split(maxsplit=1)[0]
+    return word in CHAT_COMMANDS or (word.startswith("/") and word[1:].isalpha())
+
+
+def run_command(chat: ChatSession, line: str) -> None:
+    """Do what the line says, or say what could have been meant."""
+    word, _, rest = line.partition(" ")
+    if word in CHAT_COMMANDS:
+        CHAT_COMMANDS[word][1](chat, rest.strip())
+        return
+    near = get_close_matches(word, CHAT_COMMANDS, n=1)
+    print_note(
+        f"There is no {clean_text(word)}."
+        + (f" Did you mean {near[0]}?" if near else " /help lists what there is.")
+    )
+
+
+def _show_help(chat: ChatSession, _: str) -> None:
+    """This list."""
+    del chat
+    width = max(len(words) for words, _ in CHAT_COMMANDS.values())
+    print_lines([f"{words:<{width}}  {does.__doc__}" for words, does in CHAT_COMMANDS.values()])
+    print_lines([f"{'Ctrl-C':<{width}}  Stop the answer.", f"{'Ctrl-D':<{width}}  End the conversation."])
+
+
+def _show_tools(chat: ChatSession, _: str) -> None:
+    """What was offered for the last request, and how many tools there are."""
+    router = chat.thread.router
+    if chat.last is not None:
+        offered = chat.last.packet.context.available_tools
+        print_lines(["offered for the last request: " + (", ".join(map(clean_text, offered)) or "none")])
+    cards = router.tools.cards
+    by_server = {status.name: len(router.tools.by_server(status.name)) for status in router.servers.statuses}
+    made = build_table(
+        f"{format_count(len(cards), 'tool')} of {format_count(len(by_server), 'server')}",
+        "server",
+        "tools",
+        "state",
+    )
+    for status in router.servers.statuses:
+        made.add_row(clean_text(status.name), str(by_server[status.name]), str(status.state))
+    get_output().print(made)
+
+
+def _show_why(chat: ChatSession, tool: str) -> None:
+    """Why these tools were offered, or why this one was not."""
+    if chat.last is None or chat.last.narrowing is None:
+        print_note("Nothing was asked yet.")
+    elif not tool:
+        show_narrowing(chat.last.narrowing, explain=True)
+    else:
+        last, text = chat.last, chat.last.packet.content.original_prompt
+        _, sentences = chat.thread.run(lambda _: explain_tool(chat.thread.router, tool, text, last))
+        print_lines([clean_text(line) for line in sentences])
+
+
+def _show_trace(chat: ChatSession, _: str) -> None:
+    """The journey of the last request."""
+    if chat.last is None:
+        print_note("Nothing was asked yet.")
+        return
+    store, packet_id = chat.thread.router.store, chat.last.packet_id
+
+    async def read() -> object:
+        await store.journal.flush()
+        events = await read_events(store, packet_id)
+        return draw_trace(packet_id, events, await read_children(store, events))
+
+    get_output().print(chat.thread.run(lambda _: read()))
+
+
+def _set_mode(chat: ChatSession, name: str) -> None:
+    """How requests are answered; with a name, from now on that way."""
+    if name and name not in MODES:
+        print_note(f"There is no mode {clean_text(name)}. There are: {', '.join(MODES)}.")
+        return
+    if name:
+        chat.mode = name
+    print_lines([f"mode {chat.mode or chat.thread.router.settings.choose.mode}"])
+
+
+def _show_models(chat: ChatSession, _: str) -> None:
+    """Which models are asked."""
+    models = chat.thread.router.settings.models
+    named = {"lite": models.lite, "prime": models.prime}
+    found = [f"{role}: {clean_text(one.model)}" for role, one in named.items() if one is not None]
+    print_lines(
+        found or ["no model is configured (models.lite, models.prime): answers come from tools alone"]
+    )
+
+
+def _set_preference(chat: ChatSession, what: str) -> None:
+    """What you want of answers: quick, thorough or usual ones; it is kept."""
+    if what and what not in CHOICES:
+        print_note(f"There is no preference {clean_text(what)}. There are: {', '.join(CHOICES)}.")
+        return
+    router = chat.thread.router
+    effort = chat.thread.run(lambda _: keep_preference(router, chat.by, what or None))
+    print_lines([clean_text(format_preference(chat.by, effort))])
+
+
+def _approve_waiting(chat: ChatSession, words: str) -> None:
+    """Let the call that waits run: once, for the `conversation`, with `edit KEY=VALUE`, or `no REASON`."""
+    pending = chat.waiting.pending if chat.waiting is not None else None
+    if pending is None:
+        print_note("Nothing waits for you here. `fingerpost approvals` lists what waits elsewhere.")
+        return
+    try:
+        card = chat.thread.router.tools.get(pending.tool)
+        approval = _read_approval(pending, words, by=chat.by, card=card)
+    except click.BadParameter as wrong:
+        print_note(wrong.message)
+        return
+    if approval is None:
+        print_note("Say /approve, /approve conversation, /approve edit KEY=VALUE or /approve no REASON.")
+    else:
+        chat.approve(approval)
+
+
+def _read_approval(pending: Pending, words: str, *, by: str, card: ToolCard | None) -> Approval | None:
+    word, _, rest = words.partition(" ")
+    match word.lower():
+        case "" | "y" | "yes" | "once":
+            return pending.approve(by=by)
+        case "c" | "conversation":
+            if (why := why_only_once(pending)) is not None:
+                message = f"This call can only be approved once: {why}."
+                raise click.BadParameter(clean_text(message))
+            return pending.approve(by=by, for_conversation=True)
+        case "n" | "no":
+            return pending.reject(by=by, reason=rest.strip() or None)
+        case "e" | "edit" if rest.strip():
+            try:
+                return approve_edited(pending, read_pairs(shlex.split(rest)), by=by, card=card)
+            except ValueError as error:  # a quotation mark without its partner
+                raise click.BadParameter(str(error)) from error
+        case _:
+            return None
+
+
+def _mark_good(chat: ChatSession, _: str) -> None:
+    """The last request got the right tool."""
+    _record_verdict(chat, "good", None)
+
+
+def _mark_bad(chat: ChatSession, tool: str) -> None:
+    """It did not; with a name, that is the tool it should have used."""
+    _record_verdict(chat, "bad", tool or None)
+
+
+def _record_verdict(chat: ChatSession, verdict: str, should_have: str | None) -> None:
+    if chat.last is None:
+        print_note("Nothing was asked yet.")
+        return
+    router, packet_id = chat.thread.router, chat.last.packet_id
+    said = chat.thread.run(lambda _: router.feedback(packet_id, verdict, by=chat.by, should_have=should_have))
+    print_lines(chat.thread.run(lambda _: describe_feedback(router, said)))
+
+
+def _start_conversation(chat: ChatSession, _: str) -> None:
+    """Begin another conversation."""
+    chat.start_over()
+    print_note(f"conversation {chat.conversation}")
+
+
+def _save_transcript(chat: ChatSession, name: str) -> None:
+    """Write the conversation to FILE, as Markdown."""
+    if not name:
+        print_note("Name a file: /save FILE")
+        return
+    path = Path(name).expanduser()
+    try:
+        write_transcript(path, chat.history)
+    except OSError as error:
+        print_note(f"{clean_text(name)} cannot be written: {error.strerror or error}")
+        return
+    print_note(f"{format_count(len(chat.history), 'message')} written to {clean_text(str(path))}")
+
+
+CHAT_COMMANDS: Final[dict[str, tuple[str, Callable[[ChatSession, str], None]]]] = {
+    "/tools": ("/tools", _show_tools),
+    "/why": ("/why [TOOL]", _show_why),
+    "/trace": ("/trace", _show_trace),
+    "/mode": ("/mode [NAME]", _set_mode),
+    "/model": ("/model", _show_models),
+    "/prefer": ("/prefer [quick|thorough|usual]", _set_preference),
+    "/approve": ("/approve", _approve_waiting),
+    "/good": ("/good", _mark_good),
+    "/bad": ("/bad [TOOL]", _mark_bad),
+    "/new": ("/new", _start_conversation),
+    "/save": ("/save FILE", _save_transcript),
+    "/help": ("/help", _show_help),
+}
+
+
+STILL_WAITS: Final = "\nstopped; the call still waits for you."
+HOW_TO_DECIDE: Final = "Decide with /approve, /approve no REASON or /approve edit KEY=VALUE."
+
+
+def run_chat(
+    loaded: Loaded,
+    *,
+    conversation: str | None,
+    mode: str | None,
+    server: str | None,
+    wait: float,
+    profile: str | None = None,
+) -> int:
+    """Until the person ends it."""
+    with RouterThread(loaded) as thread:
+        thread.connect(server=server, wait=wait)
+        lines = LineReader(list(CHAT_COMMANDS))
+        chat = ChatSession(
+            thread, lines, conversation=conversation, mode=mode, server=server, profile=profile
+        )
+        chat.greet()
+        chat.read_lines()
+    return 0
+
+
+class ChatSession:
+    """One person's conversation, or several after one another."""
+
+    def __init__(
+        self,
+        thread: RouterThread,
+        lines: LineReader,
+        *,
+        conversation: str | None,
+        mode: str | None,
+        server: str | None,
+        profile: str | None = None,
+    ) -> None:
+        thread.router.profiles.meant(
+            profile, caller=get_person()
+        )  # an unknown one is told of before anything
+        self.profile = profile
+        self.thread = thread
+        self.mode = mode
+        self.server = server
+        self.by = get_person()
+        self.conversation = conversation or new_id("ses")
+        self.history: tuple[Message, ...] = ()
+        self._asked: Route | None = None  # what the next line may answer, where no model reads along
+        if conversation is not None:
+            store = thread.router.store
+            self.history = thread.run(lambda _: recall(store, conversation, caller=self.by))
+            self._asked = thread.run(lambda _: open_question(store, conversation, caller=self.by))
+        self.last: Route | None = None
+        self.waiting: Route | None = None  # what /approve is about: the call of the last line, never an older
+        self._lines = lines
+        self._dialogue = AnswerDialog(thread)
+
+    def greet(self) -> None:
+        tools = format_count(len(self.thread.router.tools.cards), "tool")
+        before = f", {format_count(len(self.history), 'message')} so far" if self.history else ""
+        print_note(
+            f"{tools}; conversation {clean_text(self.conversation)}{before}. /help says what else there is."
+        )
+
+    def read_lines(self) -> None:
+        """Line by line until there is no more."""
+        while True:
+            try:
+                line = self._lines.next()
+            except KeyboardInterrupt:
+                print_note("\nCtrl-D ends the conversation.")
+                continue
+            except InputLineTooLong as refused:
+                self.waiting = None
+                _print_error(refused)
+                continue
+            if line is None:
+                break
+            if line.strip():
+                self._handle_line(line.strip())
+        if self._lines.typed:
+            click.echo(err=True)
+        print_note(
+            repeat_options(
+                f"Go on later with `fingerpost chat --conversation {clean_text(self.conversation)}`."
+            )
+        )
+
+    def _handle_line(self, line: str) -> None:
+        """One line, whatever becomes of it: the conversation goes on."""
+        try:
+            if is_command(line):
+                run_command(self, line)
+            else:
+                self.ask(line)
+        except KeyboardInterrupt:
+            print_note("stopped")
+        except FingerpostError as error:
+            _print_error(error)
+
+    def ask(self, text: str) -> None:
+        """A request, with everything said before it."""
+        self.waiting = None
+        asking: Asking = {
+            "history": self.history,
+            "conversation": self.conversation,
+            "caller": self.by,
+            "server": self.server,
+            "profile": self.profile,
+            "mode": self.mode,
+            "working_directory": str(Path.cwd()),
+        }
+        route = self._dialogue.follow(self._asked, text, asking)
+        self._show_result(self._dialogue.settle(route, self._decide))
+
+    def approve(self, approval: Approval) -> None:
+        """What waited goes on."""
+        assert self.waiting is not None
+        refuse_tools()
+        self._show_result(self._dialogue.settle(self._dialogue.resume(self.waiting, approval), self._decide))
+
+    def start_over(self) -> None:
+        """Another conversation, from nothing."""
+        self.conversation, self.history = new_id("ses"), ()
+        self.last = self.waiting = self._asked = None
+
+    def _show_result(self, route: Route) -> None:
+        self.last = route
+        self.waiting = route if route.pending is not None else None
+        self._asked = route if route.pending is None and _takes_answer(route) else None
+        if route.pending is not None or route.question is not None:
+            discard_typed_ahead()  # the next line is about this, so it has to be typed after it was shown
+        if route.pending is not None:
+            if not self._lines.typed:
+                show_pending(route.pending)
+            print_note(HOW_TO_DECIDE)
+            return
+        self.history = exchange(route.packet, route.answer)
+        if route.question is not None:
+            show_question(route)
+        else:
+            print_note(format_footer(route))
+
+    def _decide(self, pending: Pending) -> Approval | None:
+        # From a pipe the next line may be the next request: only /approve is an answer to this.
+        if not self._lines.typed:
+            return None
+        try:
+            return ask_permission(pending, by=self.by, card=self.thread.router.tools.get(pending.tool))
+        except KeyboardInterrupt:  # the question is left, not the call: it waits as long as any other
+            print_note(STILL_WAITS)
+            return None
+
+
+def _print_error(error: FingerpostError) -> None:
+    click.echo(style_text("error: ", fg="red", bold=True) + clean_text(str(error)), err=True)
+    if error.hint:
+        click.echo(style_text("  fix: ", fg="green") + clean_text(repeat_options(error.hint)), err=True)
+
+
+def _takes_answer(route: Route) -> bool:
+    """Whether the next line answers what was asked; else a model reads both in the conversation."""
+    return route.mode is Mode.KEYLESS or (route.question is not None and route.question.call is not None)
 
 
 def start_chat(**options: Any) -> int:
@@ -15,8 +419,8 @@ def start_chat(**options: Any) -> int:
     if options["as_json"]:
         message = "a conversation is for people; programs use `fingerpost ask --json --conversation ID`"
         raise click.UsageError(message)
-    loaded = read_settings(Asked(options["config"], options["servers"], as_json=False))
-    return talk(
+    loaded = read_settings(CommonOptions(options["config"], options["servers"], as_json=False))
+    return run_chat(
         loaded,
         conversation=options["conversation"],
         mode=options["mode"],

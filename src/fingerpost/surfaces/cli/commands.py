@@ -39,7 +39,7 @@ def servers(ctx: click.Context, **options: Any) -> Any:
       fingerpost servers --watch
       fingerpost servers --json | jq '.[] | select(.state != "ready")'
     """
-    return None if ctx.invoked_subcommand is not None else run("servers:show_servers", **options)
+    return None if ctx.invoked_subcommand is not None else run("catalog:show_servers", **options)
 
 
 @servers.command("login")
@@ -52,7 +52,7 @@ def servers_login(**options: Any) -> Any:
     Example:
       fingerpost servers login linear --servers mcp.json
     """
-    return run("servers:sign_in", **options)
+    return run("catalog:sign_in", **options)
 
 
 @click.command()
@@ -71,7 +71,7 @@ def tools(**options: Any) -> Any:
       fingerpost tools read file
       fingerpost tools --server github --json
     """
-    return run("tools:list_tools", **options)
+    return run("catalog:list_tools", **options)
 
 
 @click.command()
@@ -88,7 +88,7 @@ def tool(**options: Any) -> Any:
       fingerpost tool time/get_current_time
       fingerpost tool get_current_time --json
     """
-    return run("tools:show_tool", **options)
+    return run("catalog:show_tool", **options)
 
 
 @click.command()
@@ -142,7 +142,7 @@ def why(**options: Any) -> Any:
       fingerpost why github/search_issues "find the bug about login"
       fingerpost why delete_file "clean up my downloads" --json
     """
-    return run("why:show_reasons", **options)
+    return run("route:show_reasons", **options)
 
 
 KINDS = ("corrections", "outcomes", "preferences", "decisions", "thresholds")
@@ -167,7 +167,7 @@ def learned(**options: Any) -> Any:
       fingerpost learned --reset corrections
       fingerpost learned --reset preferences --person dana
     """
-    return run("learned:show_learned", **options)
+    return run("learning:show_learned", **options)
 
 
 LONGEST_HOURS = 24 * 366
@@ -187,7 +187,7 @@ def insight(**options: Any) -> Any:
       fingerpost insight
       fingerpost insight --hours 168 --json
     """
-    return run("insight:show_figures", **options)
+    return run("trace:show_figures", **options)
 
 
 @click.command()
@@ -226,7 +226,7 @@ def compare(**options: Any) -> Any:
       fingerpost compare --requests requests.txt
       fingerpost compare --self-test
     """
-    return run("compare:compare_routing", **options)
+    return run("comparison:compare_routing", **options)
 
 
 MODES: Final = ("auto", "staged", "single", "simple", "react", "keyless")
@@ -334,7 +334,7 @@ def call(**options: Any) -> Any:
       fingerpost call files/write_file path=a.txt content=hello --dry-run
       fingerpost call search --args '{"query": "opening hours", "limit": 3}' --json
     """
-    return run("call:call_tool", **options)
+    return run("calls:call_tool", **options)
 
 
 CHOICES: Final = ("quick", "thorough", "usual")
@@ -355,7 +355,7 @@ def prefer(**options: Any) -> Any:
       fingerpost prefer
       fingerpost prefer usual
     """
-    return run("prefer:set_preference", **options)
+    return run("learning:set_preference", **options)
 
 
 @click.command()
@@ -378,7 +378,7 @@ def feedback(**options: Any) -> Any:
       fingerpost feedback --last good
       fingerpost feedback pkt_01a1dd… bad --should-have-used calendar/list_events
     """
-    return run("feedback:record_feedback", **options)
+    return run("learning:record_feedback", **options)
 
 
 @click.command()
@@ -440,4 +440,4 @@ def result(**options: Any) -> Any:
       fingerpost result res_kqzvbnwtyhdca --page 2
       fingerpost result res_kqzvbnwtyhdca --out picture.png
     """
-    return run("result:show_result", **options)
+    return run("calls:show_result", **options)

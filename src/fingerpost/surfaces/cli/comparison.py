@@ -1,32 +1,49 @@
-"""Requests with and without routing, measured one by one and on average."""
+"""`fingerpost compare`: measure requests with and without routing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
+import click
 
 from fingerpost.call.digest.tokens import count_tokens
 from fingerpost.call.hiding import hidden_tools
 from fingerpost.catalog.definition import definition_for_model
-from fingerpost.errors import ModelError, ModelUnavailable
+from fingerpost.errors import ConfigError, ModelError, ModelUnavailable
 from fingerpost.events import MemorySink, SmartRoutingEnd
 from fingerpost.frozen import frozen
 from fingerpost.llm import ModelPool, ModelReply, ModelRequest, OnText, Role
-from fingerpost.narrow.preselection import ServerPicker
+from fingerpost.narrow.preselection import ServerPicker, SmartRoutingFigures, stored_figures
 from fingerpost.narrow.preselection.costs import DefinitionCosts
 from fingerpost.records import Message, Narrowing, ToolCard, new_id
+from fingerpost.records.codec import to_plain
+from fingerpost.redaction import scrub
 from fingerpost.router import Router
-from fingerpost.settings import Loaded, ModelsSettings
+from fingerpost.settings import Loaded, ModelsSettings, Settings
+from fingerpost.store import Store
+from fingerpost.surfaces.cli.common import (
+    CommonOptions,
+    connect_servers,
+    open_router,
+    read_settings,
+    run_async,
+    run_on_store,
+)
+from fingerpost.surfaces.cli.evals import read_requests
+from fingerpost.surfaces.cli.screen import build_table, clean_text, get_output, print_json, print_lines
 
+if TYPE_CHECKING:
+    pass
 VECTOR_SECONDS: Final = 20.0  # a first run makes the vectors of all tools; after so long words alone must do
 ANSWER_TOKENS: Final = 300
 
 
 @frozen
-class Asked:
+class ModelAnswer:
     """One completion: how long it took and what it cost, or why there is none."""
 
     milliseconds: float = 0.0
@@ -35,38 +52,38 @@ class Asked:
 
 
 @frozen
-class Way:
+class RoutingVariant:
     """What a model would be given, one way or the other. On average there are parts of tools."""
 
     name: str
     servers: float
     tools: float
     tokens: float
-    model: Asked | None = None
+    model: ModelAnswer | None = None
 
 
 @frozen
-class Comparison:
+class RoutingComparison:
     """The ways side by side. `chosen` is the step between: the tools of the chosen servers."""
 
-    without: Way
-    chosen: Way | None
-    routed: Way
+    without: RoutingVariant
+    chosen: RoutingVariant | None
+    routed: RoutingVariant
     offered: tuple[str, ...]
     added_ms: float  # all of routing
     choosing_ms: float  # of it: choosing servers
 
     @property
-    def ways(self) -> tuple[Way, ...]:
+    def ways(self) -> tuple[RoutingVariant, ...]:
         return (self.without, *([self.chosen] if self.chosen is not None else []), self.routed)
 
     @property
     def fewer_tools(self) -> float:
-        return _saved(self.without.tools, self.routed.tools)
+        return _compute_saving(self.without.tools, self.routed.tools)
 
     @property
     def fewer_tokens(self) -> float:
-        return _saved(self.without.tokens, self.routed.tokens)
+        return _compute_saving(self.without.tokens, self.routed.tokens)
 
     @property
     def less_time(self) -> float | None:
@@ -74,11 +91,11 @@ class Comparison:
         before, after = self.without.model, self.routed.model
         if before is None or after is None or before.error is not None or after.error is not None:
             return None
-        return _saved(before.milliseconds, after.milliseconds + self.added_ms)
+        return _compute_saving(before.milliseconds, after.milliseconds + self.added_ms)
 
 
 @frozen
-class Fallback:
+class FallbackResult:
     """What choosing servers did when its model failed in one way."""
 
     failure: str
@@ -92,7 +109,7 @@ class Fallback:
         return self.tools == self.of and self.error is not None
 
 
-class _Failing:
+class _FailingModel:
     """A model that fails in one way: it answers with this text, or raises it, or never answers."""
 
     name = "self-test"
@@ -118,40 +135,40 @@ _FAILURES: Final = {
 _SELF_TEST_PATIENCE_S: Final = 0.2
 
 
-async def try_fallbacks(router: Router) -> list[Fallback]:
+async def try_fallbacks(router: Router) -> list[FallbackResult]:
     """Make the call that chooses servers fail on purpose, in every way, over the tools there are."""
     settings = router.settings.smart_routing.model_copy(update={"mode": "on"})
-    found: list[Fallback] = []
+    found: list[FallbackResult] = []
     for failure, reply in _FAILURES.items():
         sink = MemorySink()
-        picker = ServerPicker(settings, sink, model=_Failing(reply), patience=_SELF_TEST_PATIENCE_S)
+        picker = ServerPicker(settings, sink, model=_FailingModel(reply), patience=_SELF_TEST_PATIENCE_S)
         choice = await picker.choose("self-test", (), None, router.tools, dict)
         kept = sum(card.server in choice.servers for card in router.tools.cards)
         errors = [event.error for event in sink.events if isinstance(event, SmartRoutingEnd)]
         error = errors[0] if errors else None
-        found.append(Fallback(failure=failure, tools=kept, of=len(router.tools.cards), error=error))
+        found.append(FallbackResult(failure=failure, tools=kept, of=len(router.tools.cards), error=error))
     return found
 
 
-def _saved(before: float, after: float) -> float:
+def _compute_saving(before: float, after: float) -> float:
     return round(1 - after / before, 4) if before else 0.0
 
 
-def uncached(loaded: Loaded) -> Loaded:
+def disable_cache(loaded: Loaded) -> Loaded:
     """The same settings, except that nothing is answered from memory: what is measured must be done."""
     flags = loaded.settings.flags.model_copy(update={"narrow_cache": False})
     return replace(loaded, settings=loaded.settings.model_copy(update={"flags": flags}))
 
 
-def pool_for(models: ModelsSettings) -> ModelPool:
+def open_pool(models: ModelsSettings) -> ModelPool:
     """The one model that is asked both ways: the lite one, else the prime one."""
     return ModelPool.of(ModelsSettings(lite=models.lite or models.prime))
 
 
-async def measure_all(router: Router, texts: Sequence[str]) -> list[Comparison]:
+async def measure_all(router: Router, texts: Sequence[str]) -> list[RoutingComparison]:
     """Every request, one after another, so that none slows the next."""
     await router.settle(VECTOR_SECONDS)
-    pool = pool_for(router.settings.models)
+    pool = open_pool(router.settings.models)
     try:
         await _warm_up(router, texts[0], pool)
         return [await measure(router, text, pool) for text in texts]
@@ -163,19 +180,19 @@ async def _warm_up(router: Router, text: str, pool: ModelPool) -> None:
     """Each way once before anything is measured: loading and connecting are no way's own cost."""
     found = await router.narrow(text, conversation=new_id("cmp"))
     if pool.ready:
-        cards = _visible(router)
+        cards = _list_visible(router)
         offered = {candidate.tool for candidate in found.shortlist.offered}
-        await _ask(pool, text, cards, tokens=1)
-        await _ask(pool, text, [card for card in cards if card.key in offered], tokens=1)
+        await _ask_model(pool, text, cards, tokens=1)
+        await _ask_model(pool, text, [card for card in cards if card.key in offered], tokens=1)
 
 
-def _visible(router: Router) -> list[ToolCard]:
+def _list_visible(router: Router) -> list[ToolCard]:
     cards = router.tools.cards
     hidden = hidden_tools(router.settings.policy, cards)
     return [card for card in cards if card.key not in hidden]
 
 
-async def measure(router: Router, text: str, pool: ModelPool) -> Comparison:
+async def measure(router: Router, text: str, pool: ModelPool) -> RoutingComparison:
     """Narrow twice, the second time to see what it costs once everything is loaded; ask the model, if any."""
     conversation = new_id("cmp")
     first = await router.narrow(text, conversation=conversation)
@@ -184,31 +201,31 @@ async def measure(router: Router, text: str, pool: ModelPool) -> Comparison:
     second = await router.narrow(text, conversation=conversation if by_model else new_id("cmp"))
     choosing = (first if by_model else second).servers
     choosing_ms = choosing.milliseconds if choosing is not None else 0.0
-    return await _compared(text, _visible(router), second, choosing_ms=choosing_ms, pool=pool)
+    return await _compare(text, _list_visible(router), second, choosing_ms=choosing_ms, pool=pool)
 
 
-async def _compared(
+async def _compare(
     text: str, cards: Sequence[ToolCard], found: Narrowing, *, choosing_ms: float, pool: ModelPool
-) -> Comparison:
+) -> RoutingComparison:
     offered = {candidate.tool for candidate in found.shortlist.offered}
     kept = None if found.servers is None or found.servers.by == "off" else set(found.servers.servers)
     routed = [card for card in cards if card.key in offered]
-    asked: list[Asked | None] = [None, None]
+    asked: list[ModelAnswer | None] = [None, None]
     if pool.ready:
-        asked = [await _ask(pool, text, cards), await _ask(pool, text, routed)]
+        asked = [await _ask_model(pool, text, cards), await _ask_model(pool, text, routed)]
     among = None if kept is None else [card for card in cards if card.server in kept]
-    return Comparison(
-        without=_way("without routing", cards, asked[0]),
-        chosen=None if among is None else _way("tools of the chosen servers", among),
-        routed=_way("with routing", routed, asked[1]),
+    return RoutingComparison(
+        without=_build_variant("without routing", cards, asked[0]),
+        chosen=None if among is None else _build_variant("tools of the chosen servers", among),
+        routed=_build_variant("with routing", routed, asked[1]),
         offered=tuple(candidate.tool for candidate in found.shortlist.offered),
         added_ms=round(found.milliseconds + choosing_ms, 3),
         choosing_ms=choosing_ms,
     )
 
 
-def _way(name: str, cards: Sequence[ToolCard], model: Asked | None = None) -> Way:
-    return Way(
+def _build_variant(name: str, cards: Sequence[ToolCard], model: ModelAnswer | None = None) -> RoutingVariant:
+    return RoutingVariant(
         name=name,
         servers=len({card.server for card in cards}),
         tools=len(cards),
@@ -217,9 +234,9 @@ def _way(name: str, cards: Sequence[ToolCard], model: Asked | None = None) -> Wa
     )
 
 
-async def _ask(
+async def _ask_model(
     pool: ModelPool, text: str, cards: Sequence[ToolCard], *, tokens: int = ANSWER_TOKENS
-) -> Asked:
+) -> ModelAnswer:
     request = ModelRequest(
         messages=(Message(role="user", text=text),),
         temperature=0.0,
@@ -229,44 +246,202 @@ async def _ask(
     try:
         reply = await pool.ask(Role.LITE, request)
     except ModelError as error:  # too many tools for a model is a result, too
-        return Asked(error=str(error))
-    return Asked(milliseconds=round(reply.milliseconds, 1), tokens=reply.usage.total if reply.usage else None)
+        return ModelAnswer(error=str(error))
+    return ModelAnswer(
+        milliseconds=round(reply.milliseconds, 1), tokens=reply.usage.total if reply.usage else None
+    )
 
 
-def mean(made: Sequence[Comparison]) -> Comparison:
+def average(made: Sequence[RoutingComparison]) -> RoutingComparison:
     """All of them on average; a model's figures over those requests it answered both ways."""
     answered = [one for one in made if one.less_time is not None] or made
     chosen = [one.chosen for one in made if one.chosen is not None]
-    return Comparison(
-        without=_mean_way([one.without for one in made], [one.without.model for one in answered]),
-        chosen=_mean_way(chosen, []) if chosen else None,
-        routed=_mean_way([one.routed for one in made], [one.routed.model for one in answered]),
+    return RoutingComparison(
+        without=_average_variant([one.without for one in made], [one.without.model for one in answered]),
+        chosen=_average_variant(chosen, []) if chosen else None,
+        routed=_average_variant([one.routed for one in made], [one.routed.model for one in answered]),
         offered=(),
-        added_ms=_mean([one.added_ms for one in made]),
-        choosing_ms=_mean([one.choosing_ms for one in made]),
+        added_ms=_average([one.added_ms for one in made]),
+        choosing_ms=_average([one.choosing_ms for one in made]),
     )
 
 
-def _mean_way(ways: Sequence[Way], asked: Sequence[Asked | None]) -> Way:
-    return Way(
+def _average_variant(ways: Sequence[RoutingVariant], asked: Sequence[ModelAnswer | None]) -> RoutingVariant:
+    return RoutingVariant(
         name=ways[0].name,
-        servers=_mean([way.servers for way in ways]),
-        tools=_mean([way.tools for way in ways]),
-        tokens=_mean([way.tokens for way in ways]),
-        model=_mean_asked([one for one in asked if one is not None]),
+        servers=_average([way.servers for way in ways]),
+        tools=_average([way.tools for way in ways]),
+        tokens=_average([way.tokens for way in ways]),
+        model=_average_answers([one for one in asked if one is not None]),
     )
 
 
-def _mean_asked(asked: Sequence[Asked]) -> Asked | None:
+def _average_answers(asked: Sequence[ModelAnswer]) -> ModelAnswer | None:
     if not asked:
         return None
     if (failed := next((one for one in asked if one.error is not None), None)) is not None:
         return failed
     tokens = [one.tokens for one in asked if one.tokens is not None]
-    return Asked(
-        milliseconds=_mean([one.milliseconds for one in asked]), tokens=_mean(tokens) if tokens else None
+    return ModelAnswer(
+        milliseconds=_average([one.milliseconds for one in asked]),
+        tokens=_average(tokens) if tokens else None,
     )
 
 
-def _mean(values: Sequence[float]) -> float:
+def _average(values: Sequence[float]) -> float:
     return round(sum(values) / len(values), 1)
+
+
+def compare_routing(
+    *, request: tuple[str, ...], requests_file: Path | None, recorded: bool, self_test: bool, **options: Any
+) -> int:
+    """Show what routing saves for REQUEST: tools, tokens of definitions, and time."""
+    if recorded:
+        return _show_recorded(options)
+    if self_test:
+        return _show_fallbacks(options)
+    texts = _collect_requests(request, requests_file)
+    loaded = read_settings(CommonOptions(options["config"], options["servers"], options["as_json"]))
+
+    async def work() -> list[RoutingComparison]:
+        async with open_router(disable_cache(loaded)) as router:
+            await connect_servers(router, wait=options["wait"])
+            return await measure_all(router, texts)
+
+    made = run_async(work)
+    whole = made[0] if requests_file is None else average(made)
+    if options["as_json"]:
+        _print_comparisons(texts, made, None if requests_file is None else whole)
+    else:
+        _show_comparison(whole, None if requests_file is None else len(made))
+    return 0 if whole.without.tools else 1
+
+
+def _show_recorded(options: Mapping[str, Any]) -> int:
+    """How smart routing has done: by every choice in the journal."""
+
+    async def read(store: Store, settings: Settings) -> SmartRoutingFigures:
+        del settings
+        return await stored_figures(store)
+
+    figures = run_on_store(options["config"], options["servers"], read)
+    if options["as_json"]:
+        print_json(to_plain(figures))
+    elif not figures.runs:
+        print_lines(["No servers were chosen so far: see smart_routing in the settings."])
+    else:
+        by = f"{figures.by_model:,} by a model, {figures.widened:,} widened by later requests"
+        print_lines(
+            [
+                f"{figures.runs:,} choices of servers, {by}",
+                f"tools left out   {figures.reduction:.1%}",
+                f"fallback rate    {figures.fallback_rate:.1%} of choices, after which all tools stayed",
+                f"success rate     {figures.success_rate:.1%}",
+                f"time             {figures.p50_ms:.1f} ms (p50), {figures.p99_ms:.1f} ms (p99)",
+                f"tokens saved     {figures.tokens_saved:,}",
+            ]
+        )
+    return 0
+
+
+def _show_fallbacks(options: Mapping[str, Any]) -> int:
+    """The self-test: what happens when the call that chooses servers fails."""
+    loaded = read_settings(CommonOptions(options["config"], options["servers"], options["as_json"]))
+
+    async def work() -> list[FallbackResult]:
+        async with open_router(loaded) as router:
+            await connect_servers(router, wait=options["wait"])
+            if len({card.server for card in router.tools.cards}) < 2:
+                message = "there is nothing to choose: fewer than two servers have tools"
+                raise ConfigError(message, hint="Connect at least two servers (`fingerpost servers`).")
+            return await try_fallbacks(router)
+
+    found = run_async(work)
+    if options["as_json"]:
+        print_json([{**to_plain(one), "right": one.is_right} for one in found])
+    else:
+        print_lines(
+            [
+                f"{'ok  ' if one.is_right else 'FAIL'} {one.failure}: {one.tools} of {one.of} tools offered "
+                f"({clean_text(one.error or 'no error was told')})"
+                for one in found
+            ]
+        )
+    return 0 if all(one.is_right for one in found) else 1
+
+
+def _collect_requests(request: tuple[str, ...], file: Path | None) -> Sequence[str]:
+    """Given behind the command, or in a file, but not both."""
+    if (file is None) == (not request):
+        message = "give one request, or a file of them with --requests FILE"
+        raise click.UsageError(message)
+    texts = [" ".join(request)] if file is None else read_requests(file)
+    if not texts:
+        message = f"{file} holds no request"
+        raise click.UsageError(message)
+    return texts
+
+
+def _print_comparisons(
+    texts: Sequence[str], made: Sequence[RoutingComparison], whole: RoutingComparison | None
+) -> None:
+    each = [
+        {"request": scrub(text), **_convert_comparison(one)} for text, one in zip(texts, made, strict=True)
+    ]
+    print_json(each[0] if whole is None else {"requests": each, "mean": _convert_comparison(whole)})
+
+
+def _convert_comparison(made: RoutingComparison) -> dict[str, Any]:
+    saved = {"tools": made.fewer_tools, "tokens": made.fewer_tokens, "model_time": made.less_time}
+    return {**to_plain(made), "saved": saved}
+
+
+def _show_comparison(made: RoutingComparison, requests: int | None) -> None:
+    asked = any(way.model is not None for way in made.ways)
+    columns = ("", "servers", "tools", "tokens of definitions")
+    title = None if requests is None else f"{requests:,} requests, on average"
+    shown = build_table(title, *columns, *(("model ms", "model tokens") if asked else ()))
+    for column in shown.columns[1:]:
+        column.justify = "right"
+    for way in made.ways:
+        shown.add_row(clean_text(way.name), *_format_cells(way), *(_format_model_cells(way) if asked else ()))
+    screen = get_output()
+    screen.print(shown)
+    for line in _summarise(made):
+        screen.print(clean_text(line), soft_wrap=True)
+
+
+def _format_cells(way: RoutingVariant) -> tuple[str, ...]:
+    return tuple(_format_figure(value) for value in (way.servers, way.tools, way.tokens))
+
+
+def _format_figure(value: float) -> str:
+    return f"{value:,.0f}" if value == round(value) else f"{value:,.1f}"
+
+
+def _format_model_cells(way: RoutingVariant) -> tuple[str, str]:
+    if way.model is None:
+        return "", ""
+    if way.model.error is not None:
+        return "failed", "see below"
+    tokens = "not told" if way.model.tokens is None else _format_figure(way.model.tokens)
+    return f"{way.model.milliseconds:,.0f}", tokens
+
+
+def _summarise(made: RoutingComparison) -> list[str]:
+    lines = [
+        f"Routing leaves out {made.fewer_tools:.0%} of the tools and {made.fewer_tokens:.0%} of the tokens, "
+        f"and adds {made.added_ms:.1f} ms"
+        + (f", {made.choosing_ms:.1f} of them for choosing servers." if made.choosing_ms else "."),
+    ]
+    if made.less_time is not None:
+        change = "less" if made.less_time >= 0 else "more"
+        lines.append(f"With it the model took {abs(made.less_time):.0%} {change} time, routing included.")
+    if made.offered:
+        lines.append(f"Offered: {', '.join(made.offered)}")
+    lines += [
+        f"{way.name}: {way.model.error}"
+        for way in made.ways
+        if way.model is not None and way.model.error is not None
+    ]
+    return lines

@@ -1,41 +1,66 @@
-"""`fingerpost config`: is the configuration right, and where does each value come from?"""
+"""`fingerpost config` and `fingerpost profiles`: check and show settings, write example profiles."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.text import Text
 
 from fingerpost.builtin.workspace.commands.rules import describe_rules
+from fingerpost.choose.instructions import directives_under, persona_under, tool_instructions
+from fingerpost.choose.prompts import system_prompt
+from fingerpost.errors import ConfigError
+from fingerpost.redaction import scrub_json
 from fingerpost.settings import Problem, load
 from fingerpost.settings import check as find_problems
+from fingerpost.settings.problems import dotted
+from fingerpost.settings.profiles import examples
 from fingerpost.settings.show import rows, sections
-from fingerpost.surfaces.cli.colour import styled
-from fingerpost.surfaces.cli.screen import errors_to, output, plain, print_json, table
+from fingerpost.surfaces.cli.answer_output import make_readable
+from fingerpost.surfaces.cli.catalog import format_effect
+from fingerpost.surfaces.cli.common import (
+    CommonOptions,
+    connect_servers,
+    open_router,
+    read_settings,
+    run_async,
+)
+from fingerpost.surfaces.cli.screen import (
+    build_table,
+    clean_text,
+    cut_sentence,
+    format_count,
+    get_error_output,
+    get_output,
+    print_json,
+)
+from fingerpost.surfaces.cli.streams import style_text
 
 if TYPE_CHECKING:
-    from fingerpost.settings import Loaded
+    from fingerpost.router import Router
+    from fingerpost.router.sight import View
+    from fingerpost.settings import Loaded, ProfileFiles, ProfileSettings
 
 
 def check_settings(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
     """Explain everything that is wrong with the settings: file, line and fix."""
     problems = find_problems(config=config, servers=servers)
     if not any(not problem.warning for problem in problems):
-        problems = (*problems, *_command_rules(config, servers))
+        problems = (*problems, *_check_command_rules(config, servers))
     wrong = sum(not problem.warning for problem in problems)
     if as_json:
-        print_json([_as_json(problem) for problem in problems])
+        print_json([_convert_problem(problem) for problem in problems])
     else:
         for problem in problems:
-            _say(problem)
-        click.echo(_summary(problems, wrong, config, servers))
+            _print_problem(problem)
+        click.echo(_summarise_problems(problems, wrong, config, servers))
     return 1 if wrong else 0
 
 
-def _command_rules(config: Path | None, servers: Path | None) -> tuple[Problem, ...]:
+def _check_command_rules(config: Path | None, servers: Path | None) -> tuple[Problem, ...]:
     """What an operator should know of the commands that they allowed."""
     loaded = load(config=config, servers=servers)
     own = loaded.settings.builtin.workspace
@@ -47,28 +72,30 @@ def _command_rules(config: Path | None, servers: Path | None) -> tuple[Problem, 
     )
 
 
-def _say(problem: Problem) -> None:
-    mark = styled("warning: ", fg="yellow") if problem.warning else styled("error: ", fg="red")
-    click.echo(f"{mark}{plain(str(problem))}")
-    click.echo(styled("  fix: ", fg="green") + plain(problem.fix))
+def _print_problem(problem: Problem) -> None:
+    mark = style_text("warning: ", fg="yellow") if problem.warning else style_text("error: ", fg="red")
+    click.echo(f"{mark}{clean_text(str(problem))}")
+    click.echo(style_text("  fix: ", fg="green") + clean_text(problem.fix))
 
 
-def _summary(problems: tuple[Problem, ...], wrong: int, config: Path | None, servers: Path | None) -> str:
-    warnings = _count(len(problems) - wrong, "warning")
+def _summarise_problems(
+    problems: tuple[Problem, ...], wrong: int, config: Path | None, servers: Path | None
+) -> str:
+    warnings = _format_count(len(problems) - wrong, "warning")
     if wrong:
-        return f"{_count(wrong, 'problem')}, {warnings}"
+        return f"{_format_count(wrong, 'problem')}, {warnings}"
 
     loaded = load(config=config, servers=servers)
     given = sum(origin.kind != "default" for origin in loaded.origins.values())
     verdict = "no problems" if not problems else f"no problems, {warnings}"
-    return f"{_count(len(loaded.specs), 'server')}, {_count(given, 'setting')}, {verdict}"
+    return f"{_format_count(len(loaded.specs), 'server')}, {_format_count(given, 'setting')}, {verdict}"
 
 
-def _count(number: int, what: str) -> str:
+def _format_count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _as_json(problem: Problem) -> dict[str, object]:
+def _convert_problem(problem: Problem) -> dict[str, object]:
     return {
         "file": problem.file,
         "line": problem.line,
@@ -90,13 +117,13 @@ def show_settings(
         raise click.BadParameter(message, param_hint="SECTION")
     loaded = load(config=config, servers=servers)
     if as_json:
-        _show_json(loaded, section, changed=changed)
+        _print_settings_json(loaded, section, changed=changed)
     else:
-        _show_table(loaded, section, changed=changed)
+        _print_settings_table(loaded, section, changed=changed)
     return 0
 
 
-def _show_json(loaded: Loaded, section: str | None, *, changed: bool) -> None:
+def _print_settings_json(loaded: Loaded, section: str | None, *, changed: bool) -> None:
     print_json(
         {
             "settings": [
@@ -105,20 +132,197 @@ def _show_json(loaded: Loaded, section: str | None, *, changed: bool) -> None:
                 if not changed or row.origin.kind != "default"
             ],
             "files": list(loaded.files),
-            "warnings": [_as_json(warning) for warning in loaded.warnings],
+            "warnings": [_convert_problem(warning) for warning in loaded.warnings],
         }
     )
 
 
-def _show_table(loaded: Loaded, section: str | None, *, changed: bool) -> None:
-    made = table(None, "setting", "value", "from")
+def _print_settings_table(loaded: Loaded, section: str | None, *, changed: bool) -> None:
+    made = build_table(None, "setting", "value", "from")
     for row in rows(loaded, section):
         is_default = row.origin.kind == "default"
         if changed and is_default:
             continue
         value = "" if row.value is None else json.dumps(row.value, ensure_ascii=False)
         style = "dim" if is_default else ""
-        made.add_row(*(Text(plain(cell), style=style) for cell in (row.path, value, str(row.origin))))
-    output().print(made)
+        made.add_row(*(Text(clean_text(cell), style=style) for cell in (row.path, value, str(row.origin))))
+    get_output().print(made)
     for warning in loaded.warnings:
-        errors_to().print(Text(f"warning: {plain(str(warning))}", style="yellow"))
+        get_error_output().print(Text(f"warning: {clean_text(str(warning))}", style="yellow"))
+
+
+def list_profiles(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """List all profiles."""
+    loaded = read_settings(CommonOptions(config, servers, as_json))
+    found = sorted(loaded.settings.profiles.items())
+    if as_json:
+        print_json(
+            [
+                {"name": name, "written": _find_place(loaded, name), **_convert_profile(one)}
+                for name, one in found
+            ]
+        )
+        return 0
+    if not found:
+        click.echo("There are no profiles. `fingerpost profiles add` lists examples to begin with.")
+        return 0
+    made = build_table(None, "profile", "for", "who", "meant", "written")
+    for name, one in found:
+        cells = (
+            name,
+            one.description or "",
+            _format_users(one),
+            _format_when(one),
+            _find_place(loaded, name),
+        )
+        made.add_row(*(clean_text(cell) for cell in cells))
+    get_output().print(made)
+    return 0
+
+
+def _convert_profile(profile: ProfileSettings) -> dict[str, Any]:
+    return profile.model_dump(mode="json", exclude_unset=True)
+
+
+def _format_users(profile: ProfileSettings) -> str:
+    named = [*profile.users, *(f"plan {plan}" for plan in profile.plans)]
+    return ", ".join(named) or "everybody"
+
+
+def _format_when(profile: ProfileSettings) -> str:
+    versions = f"API {', '.join(profile.api_versions)}" if profile.api_versions else ""
+    parts = (versions, "by default" if profile.default else "")
+    return "; ".join(part for part in parts if part) or "by name"
+
+
+def _find_place(loaded: Loaded, name: str) -> str:
+    """The file of a profile, and the line its first word stands on."""
+    prefix = f"{dotted(('profiles', name))}."
+    places = [origin for path, origin in loaded.origins.items() if path.startswith(prefix)]
+    first = min(places, key=lambda origin: origin.line or 0, default=None)
+    return "" if first is None else str(first)
+
+
+# -- one of them ------------------------------------------------------------------------------------
+
+
+def show_profile(*, name: str, prompt: bool, **options: Any) -> int:
+    """Show what the profile NAME comes to with the servers there are: its tools, and its prompt."""
+    loaded = read_settings(CommonOptions(options["config"], options["servers"], options["as_json"]))
+
+    async def work() -> int:
+        async with open_router(loaded) as router:
+            router.profiles.known(name)  # an unknown name is told of first
+            await connect_servers(router, wait=options["wait"])
+            view = await router.look(profile=name)
+            if options["as_json"]:
+                _print_profile_json(router, name, view)
+            else:
+                _print_profile(router, name, view, prompt=prompt)
+        return 0
+
+    return run_async(work)
+
+
+def _print_profile_json(router: Router, name: str, view: View) -> None:
+    told = {
+        "name": name,
+        "profile": _convert_profile(router.profiles[name]),
+        "tools": [card.key for card in view.visible.cards],
+        "prompt": _build_prompt(router, name, view),
+    }
+    print_json(scrub_json(told))
+
+
+def _print_profile(router: Router, name: str, view: View, *, prompt: bool) -> None:
+    profile = router.profiles[name]
+    click.echo(f"{style_text(clean_text(name), bold=True)}: {clean_text(profile.description or 'a profile')}")
+    click.echo(f"  who    {clean_text(_format_users(profile))}")
+    click.echo(f"  meant  {clean_text(_format_when(profile))}")
+    if profile.persona:
+        click.echo(f"  is     {cut_sentence(profile.persona)}")
+    sees = format_count(len(view.visible.cards), "tool")
+    click.echo(f"  sees   {sees} of {len(router.tools.cards)}")
+    if view.visible.cards:
+        made = build_table(None, "tool", "effect", "what it does")
+        for card in view.visible.cards:
+            made.add_row(clean_text(card.key), format_effect(card), cut_sentence(card.description))
+        get_output().print(made)
+    else:
+        click.echo("Nothing fits its servers, tools and effects. Are those servers configured?", err=True)
+    if prompt:
+        click.echo(make_readable(_build_prompt(router, name, view)))
+
+
+def _build_prompt(router: Router, name: str, view: View) -> str:
+    """What a model would read first, with as many of the tools as a request is offered at most."""
+    profile, settings = router.profiles[name], router.settings
+    offered = view.visible.cards[: profile.max_tools or settings.narrow.max_tools]
+    return system_prompt(
+        persona=persona_under(profile, None, settings.choose.persona),
+        instructions=tool_instructions(offered),
+        guidance=profile.guidance or "",
+        directives=directives_under(profile, None, settings.choose.directives),
+    )
+
+
+# -- files ------------------------------------------------------------------------------------------
+
+
+def check_profiles(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """Explain what is wrong with profiles: file, line and fix. Exit code 1 when something is."""
+    found = find_problems(config=config, servers=servers)
+    wrong = [problem for problem in found if not problem.warning and problem.path.startswith("profiles")]
+    if as_json:
+        print_json([{"where": str(one.origin), "problem": one.message, "fix": one.fix} for one in wrong])
+        return 1 if wrong else 0
+    for problem in wrong:
+        click.echo(style_text("error: ", fg="red") + clean_text(str(problem)))
+        click.echo(style_text("  fix: ", fg="green") + clean_text(problem.fix))
+    if not wrong:
+        click.echo("Nothing is wrong with the profiles.")
+    return 1 if wrong else 0
+
+
+def add_profiles(*, names: tuple[str, ...], config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """Write ready profiles into the folder of profiles; without a name, list those there are."""
+    ready = examples()
+    if not names:
+        for name, text in ready.items():
+            click.echo(f"{name:12} {text.splitlines()[0].removeprefix('# ')}")
+        return 0
+    if unknown := [name for name in names if name not in ready]:
+        message = f"there is no example {unknown[0]!r}; there are {', '.join(ready)}"
+        raise click.UsageError(message)
+    folder = _get_profile_files(read_settings(CommonOptions(config, servers, as_json)))
+    for name in names:
+        _write_profile(folder, name, ready[name])
+    return 0
+
+
+def _get_profile_files(loaded: Loaded) -> ProfileFiles:
+    if loaded.profile_files is None:
+        message = "there is no fingerpost.toml that profiles could stand beside"
+        raise ConfigError(message, hint="create one (it may be empty), or set profiles_folder")
+    return loaded.profile_files
+
+
+def _write_profile(files: ProfileFiles, name: str, text: str) -> None:
+    path, shown = files.folder / f"{name}.toml", f"{files.shown}/{name}.toml"
+    if name in files.written:
+        message = f"the profile {name} is written at {files.places[name]} already"
+        raise ConfigError(message, hint="change it there, or remove it and try again")
+    try:
+        files.folder.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        message = f"{shown} is there already"
+        raise ConfigError(message, hint="change it, or remove it and try again") from None
+    except OSError as error:
+        message = f"{shown} cannot be written: {error.strerror}"
+        raise ConfigError(message, hint="check the folder and its permissions") from error
+    click.echo(f"wrote {clean_text(shown)}")
+    for line in text.splitlines():
+        if line.startswith("# Needs "):
+            click.echo(f"  {clean_text(line.removeprefix('# '))}")

@@ -1,46 +1,212 @@
-"""`fingerpost doctor`: what is wrong with the set-up, in order of what to fix."""
+"""`fingerpost doctor`: find what is wrong with the set-up and how to fix it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+import anyio.to_thread
 from rich.text import Text
 
+from fingerpost.builtin.workspace.commands.sandbox import find_kind, is_missing
+from fingerpost.catalog import Absence
+from fingerpost.catalog.absence import refused, server_away
+from fingerpost.errors import ConfigError, FingerpostError
+from fingerpost.frozen import frozen
+from fingerpost.records import ServerState, ServerStatus
 from fingerpost.records.codec import to_plain
-from fingerpost.surfaces.cli.findings import examine
-from fingerpost.surfaces.cli.house import Asked, run
-from fingerpost.surfaces.cli.options import repeatable
-from fingerpost.surfaces.cli.screen import output, plain, print_json
+from fingerpost.router import Router
+from fingerpost.settings import Loaded, Problem, Settings, load
+from fingerpost.surfaces.cli.common import CommonOptions, connect_servers, open_any_router, run_async
+from fingerpost.surfaces.cli.options import repeat_options
+from fingerpost.surfaces.cli.screen import clean_text, get_output, print_json
 
 if TYPE_CHECKING:
-    from fingerpost.surfaces.cli.findings import Finding
+    pass
+Severity = Literal["broken", "limited", "advice"]
+ORDER: dict[Severity, int] = {"broken": 0, "limited": 1, "advice": 2}
+STDERR_LINES = 5
+MOST_NAMED = 20
+
+
+@frozen
+class SetupFinding:
+    """One thing to fix: how bad, about what, what is the matter, what to do. Advice is no fault."""
+
+    severity: Severity
+    subject: str
+    what: str
+    fix: str
+    detail: tuple[str, ...] = ()
+
+
+async def examine(asked: CommonOptions) -> tuple[SetupFinding, ...]:
+    """Everything that is wrong, most urgent first; within one urgency in the order things depend on."""
+    try:
+        loaded = load(config=asked.config, servers=asked.servers)
+    except ConfigError as error:
+        return tuple(_describe_config_error(error))
+    findings = [_describe_problem(problem, "limited") for problem in loaded.warnings]
+    findings.extend(await anyio.to_thread.run_sync(_look_at_sandbox, loaded.settings))
+    try:
+        findings.extend(await _look_inside(loaded))
+    except FingerpostError as error:
+        findings.append(_describe_error("store", error))
+    return tuple(sorted(findings, key=lambda finding: ORDER[finding.severity]))
+
+
+async def _look_inside(loaded: Loaded) -> list[SetupFinding]:
+    async with open_any_router(loaded) as router:
+        findings = await _look_at_store(router)
+        if not router.servers.statuses:
+            findings.append(
+                SetupFinding(
+                    severity="broken",
+                    subject="servers",
+                    what="none are configured",
+                    fix="run `fingerpost import`, or name a file with --servers FILE",
+                )
+            )
+            return findings
+        await connect_servers(router)
+        for status in router.servers.statuses:
+            findings.extend(_look_at_server(status))
+        findings.extend(_look_at_tools(router))
+        return findings
+
+
+def _look_at_sandbox(settings: Settings) -> list[SetupFinding]:
+    """Whether commands of our own workspace are confined."""
+    own = settings.builtin.workspace
+    if "workspace" not in settings.builtin.enabled or not settings.tool_routing.allow_execute:
+        return []
+
+    missing = is_missing(own)
+    if not missing:
+        return []
+    none = own.sandbox == "required" and find_kind() == "none"
+    severity: Severity = "broken" if none else "limited"
+    fix = 'use Linux 5.13 or newer with Landlock, or set sandbox = "required" to run none without'
+    if own.sandbox == "off":
+        severity, fix = "advice", 'set builtin.workspace.sandbox = "auto"'
+    return [SetupFinding(severity=severity, subject="workspace", what=missing, fix=fix)]
+
+
+async def _look_at_store(router: Router) -> list[SetupFinding]:
+    report = await router.store.audit.verify()
+    if report.intact:
+        return []
+    return [
+        SetupFinding(
+            severity="broken",
+            subject="audit trail",
+            what=report.reason or "does not verify",
+            fix="run `fingerpost audit verify`, and restore the newest backup that verifies",
+        )
+    ]
+
+
+def _look_at_server(status: ServerStatus) -> Iterator[SetupFinding]:
+    if status.state is ServerState.DISABLED and (away := server_away("", status)) is not None:
+        what = status.reason or "disabled in the configuration"
+        yield SetupFinding(severity="advice", subject=f"server {status.name}", what=what, fix=away.fix)
+    if status.state is ServerState.READY and status.reason is not None:
+        fix = "callers send it as `Authorization`, beside their `X-API-Key`: see docs/servers.md"
+        yield SetupFinding(severity="advice", subject=f"server {status.name}", what=status.reason, fix=fix)
+    if status.state not in ("down", "connecting", "degraded"):
+        return
+    lines = tuple(line for line in status.stderr_tail.splitlines() if line.strip())
+    yield SetupFinding(
+        severity="limited" if status.state == "degraded" else "broken",
+        subject=f"server {status.name}",
+        what=f"{status.state}: {status.reason or 'no reason given'}",
+        fix=status.hint
+        or f"look at its entry and try `fingerpost servers --watch`; it is {status.transport}",
+        detail=lines[-STDERR_LINES:],
+    )
+
+
+def _look_at_tools(router: Router) -> Iterator[SetupFinding]:
+    catalog = router.catalog
+    changed = {entry.card.key for entry in catalog.quarantined}
+    off: dict[tuple[str, str], list[Absence]] = {}
+    for card in catalog.away.cards:
+        away = catalog.why_away(card)
+        if card.key in changed:
+            yield _describe_absence([away], "limited")
+        else:
+            off.setdefault((away.reason, away.fix), []).append(away)
+    for dropped in catalog.dropped:
+        if not dropped.switched_off:
+            yield _describe_absence([refused(dropped)], "limited")
+    for alike in off.values():
+        yield _describe_absence(alike, "advice")
+
+
+def _describe_absence(alike: Sequence[Absence], severity: Severity) -> SetupFinding:
+    """Tools that are away for one reason: an entry may switch off hundreds."""
+    first = alike[0]
+    if len(alike) == 1:
+        return SetupFinding(severity=severity, subject=f"tool {first.tool}", what=first.reason, fix=first.fix)
+    more = len(alike) - MOST_NAMED
+    named = [away.tool for away in alike[:MOST_NAMED]] + ([f"and {more} more"] if more > 0 else [])
+    return SetupFinding(
+        severity=severity,
+        subject=f"{len(alike)} tools",
+        what=first.reason,
+        fix=first.fix,
+        detail=tuple(named),
+    )
+
+
+def _describe_config_error(error: ConfigError) -> Iterator[SetupFinding]:
+    problems = [problem for problem in error.problems if isinstance(problem, Problem)]
+    if not problems:
+        yield _describe_error("configuration", error)
+    for problem in problems:
+        yield _describe_problem(problem, "broken")
+
+
+def _describe_problem(problem: Problem, severity: Severity) -> SetupFinding:
+    where = "configuration" if problem.origin.kind == "default" else str(problem.origin)
+    what = f"{problem.path}: {problem.message}" if problem.path else problem.message
+    return SetupFinding(severity=severity, subject=where, what=what, fix=problem.fix)
+
+
+def _describe_error(subject: str, error: FingerpostError) -> SetupFinding:
+    return SetupFinding(
+        severity="broken", subject=subject, what=str(error), fix=error.hint or "see docs/troubleshooting.md"
+    )
+
 
 MARKS = {"broken": ("✗", "red"), "limited": ("!", "yellow"), "advice": ("·", "cyan")}
 
 
 def run_checks(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
     """Say what is wrong with the set-up, in order of what to fix."""
-    asked = Asked(config, servers, as_json)
-    found = run(lambda: examine(asked))
-    findings = tuple(replace(finding, fix=repeatable(finding.fix)) for finding in found)
+    asked = CommonOptions(config, servers, as_json)
+    found = run_async(lambda: examine(asked))
+    findings = tuple(replace(finding, fix=repeat_options(finding.fix)) for finding in found)
     if as_json:
         print_json([to_plain(finding) for finding in findings])
     else:
-        _show(findings)
+        _show_findings(findings)
     return 1 if any(finding.severity == "broken" for finding in findings) else 0
 
 
-def _show(findings: tuple[Finding, ...]) -> None:
-    screen = output()
+def _show_findings(findings: tuple[SetupFinding, ...]) -> None:
+    screen = get_output()
     if all(finding.severity == "advice" for finding in findings):
         screen.print("Nothing is wrong.", style="green")
     for number, finding in enumerate(findings, start=1):
         mark, colour = MARKS[finding.severity]
-        screen.print(Text(f"{number}. {mark} {plain(finding.subject)}: {plain(finding.what)}", style=colour))
+        screen.print(
+            Text(f"{number}. {mark} {clean_text(finding.subject)}: {clean_text(finding.what)}", style=colour)
+        )
         label = "to change that" if finding.severity == "advice" else "fix"
         # A command broken into two lines could not be copied.
-        screen.print(Text(f"     {label}: {plain(finding.fix)}"), soft_wrap=True)
+        screen.print(Text(f"     {label}: {clean_text(finding.fix)}"), soft_wrap=True)
         for line in finding.detail:
-            screen.print(Text(f"     │ {plain(line)}", style="dim"))
+            screen.print(Text(f"     │ {clean_text(line)}", style="dim"))

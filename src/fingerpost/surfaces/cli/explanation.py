@@ -1,9 +1,10 @@
-"""Why the answer is what it is: need, shortlist, choice, doubts, repairs, calls on a time axis, costs."""
+"""`fingerpost ask --explain`: why a tool was chosen, what ran when, and what it cost."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from functools import singledispatch
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +13,7 @@ from rich.text import Text
 from fingerpost.events import (
     ApprovalDecided,
     ApprovalRequested,
+    AttemptFinished,
     BudgetReached,
     CallPrepared,
     CallRefused,
@@ -22,23 +24,180 @@ from fingerpost.events import (
     ModelAnswered,
     PlanNoted,
     ReplyRejected,
+    RequestNarrowed,
     ResultDigested,
+    RouteEnded,
     SelectionReviewed,
     ShortlistWidened,
+    SubagentEnded,
     SyntaxStopped,
     ThoughtNoted,
     ToolSelected,
     ToolsOffered,
 )
-from fingerpost.records import Selection
+from fingerpost.frozen import frozen
+from fingerpost.records import RouteOutcome, Selection
 from fingerpost.surfaces.cli.route import show_narrowing
-from fingerpost.surfaces.cli.screen import count, output, plain, table
-from fingerpost.surfaces.cli.timeline import Span, Timeline, timeline
+from fingerpost.surfaces.cli.screen import build_table, clean_text, format_count, get_output
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from fingerpost.router import Route
+_BAD = (RouteOutcome.FAILED, RouteOutcome.LIMITED, RouteOutcome.LEFT)
+
+
+@frozen
+class TimelineSpan:
+    """Something that took time. `start` and `length` are milliseconds; the axis begins at 0."""
+
+    stage: str  # "narrow", "model", "tool"
+    name: str
+    start: float
+    length: float
+    note: str = ""
+    failed: bool = False
+
+
+@frozen
+class Timeline:
+    """All spans of a journey. The time it waited for a person is cut out of the axis."""
+
+    spans: tuple[TimelineSpan, ...]
+    length: float
+    waited: float = 0.0  # for a person
+
+    def taken(self, stage: str) -> float:
+        """Milliseconds of this stage, what ran side by side counted once."""
+        covered = end = 0.0
+        for span in sorted((one for one in self.spans if one.stage == stage), key=lambda one: one.start):
+            begin = max(span.start, end)
+            end = max(end, span.start + span.length)
+            covered += max(0.0, end - begin)
+        return covered
+
+
+def build_timeline(events: Sequence[Event]) -> Timeline:
+    """The axis of these events, which are in order."""
+    if not events:
+        return Timeline(spans=(), length=0.0)
+    clock = _TimelineClock(events)
+    found = [_build_span(event, clock) for event in events]
+    spans = sorted((span for span in found if span is not None), key=lambda span: span.start)
+    ends = [clock.at(events[-1].at), *(span.start + span.length for span in spans)]
+    return Timeline(spans=tuple(spans), length=max(ends), waited=clock.waited)
+
+
+class _TimelineClock:
+    """Milliseconds since the beginning, without those in which a person thought about it."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self._began = events[0].at
+        self._pauses = _find_pauses(events)
+
+    @property
+    def waited(self) -> float:
+        return sum(_to_milliseconds(end - begin) for begin, end in self._pauses)
+
+    def at(self, moment: datetime) -> float:
+        paused = sum(
+            _to_milliseconds(min(end, moment) - begin) for begin, end in self._pauses if begin < moment
+        )
+        return max(0.0, _to_milliseconds(moment - self._began) - paused)
+
+
+def _find_pauses(events: Sequence[Event]) -> list[tuple[datetime, datetime]]:
+    asked: dict[str, datetime] = {}
+    question: datetime | None = None
+    pauses: list[tuple[datetime, datetime]] = []
+    for event in events:
+        if question is not None:
+            pauses.append((question, event.at))
+        question = event.at if isinstance(event, RouteEnded) and event.outcome is RouteOutcome.ASKED else None
+        if isinstance(event, ApprovalRequested):
+            asked[event.pending_id] = event.at
+        elif isinstance(event, ApprovalDecided) and event.pending_id in asked:
+            pauses.append((asked.pop(event.pending_id), event.at))
+    return _merge_pauses(pauses)
+
+
+def _merge_pauses(pauses: list[tuple[datetime, datetime]]) -> list[tuple[datetime, datetime]]:
+    """Without overlaps: two calls may wait for the same person at the same time."""
+    merged: list[tuple[datetime, datetime]] = []
+    for begin, end in sorted(pauses):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((begin, end))
+    return merged
+
+
+def _build_span(event: Event, clock: _TimelineClock) -> TimelineSpan | None:
+    match event:
+        case RequestNarrowed():
+            length = event.narrowing.milliseconds
+            return TimelineSpan(
+                stage="narrow", name="narrowing", start=_compute_start(event, length, clock), length=length
+            )
+        case ModelAnswered():
+            return _build_model_span(event, clock)
+        case AttemptFinished():
+            return _build_attempt_span(event, clock)
+        case SubagentEnded():
+            return _build_subagent_span(event, clock)
+        case _:
+            return None
+
+
+def _build_model_span(event: ModelAnswered, clock: _TimelineClock) -> TimelineSpan:
+    known = event.prompt_tokens is not None or event.completion_tokens is not None
+    tokens = f"{event.prompt_tokens or 0:,} + {event.completion_tokens or 0:,} tokens" if known else ""
+    stood_in = "stood in" if event.stood_in else ""
+    return TimelineSpan(
+        stage="model",
+        name=f"{event.purpose} ({event.model})",
+        start=_compute_start(event, event.milliseconds, clock),
+        length=event.milliseconds,
+        note=event.error or ", ".join(filter(None, (tokens, stood_in))),
+        failed=event.error is not None,
+    )
+
+
+def _build_attempt_span(event: AttemptFinished, clock: _TimelineClock) -> TimelineSpan:
+    made = event.attempt
+    notes = [f"attempt {made.number}"] if made.number > 1 else []
+    notes += [f"waited {made.waited_ms:.0f} ms"] if made.waited_ms >= 1 else []
+    notes += [f"from the cache, {made.age_ms / 1000:.1f} s old"] if made.cached else []
+    notes += [f"{made.error}: {made.detail}".rstrip(": ")] if made.error is not None else []
+    return TimelineSpan(
+        stage="tool",
+        name=made.tool,
+        start=clock.at(made.began),
+        length=made.milliseconds,
+        note=", ".join(notes),
+        failed=made.error is not None,
+    )
+
+
+def _build_subagent_span(event: SubagentEnded, clock: _TimelineClock) -> TimelineSpan:
+    """Part of the tool that began it: counted once, drawn beside it."""
+    return TimelineSpan(
+        stage="tool",
+        name=f"subagent {event.child}",
+        start=_compute_start(event, event.milliseconds, clock),
+        length=event.milliseconds,
+        note=f"{event.outcome}, {event.tokens:,} tokens",
+        failed=event.outcome in _BAD,
+    )
+
+
+def _compute_start(event: Event, milliseconds: float, clock: _TimelineClock) -> float:
+    return max(0.0, clock.at(event.at) - milliseconds)
+
+
+def _to_milliseconds(length: timedelta) -> float:
+    return length.total_seconds() * 1000
+
 
 LONGEST: Final = 300
 AXIS_WIDTH: Final = 40
@@ -46,67 +205,67 @@ _READS: Final = {True: " (it only reads)", False: " (it changes something)", Non
 _COLOURS: Final = {"narrow": "green", "model": "cyan", "tool": "magenta"}
 _SHADES: Final = {"narrow": "▒", "model": "█", "tool": "▓"}
 
-Line = tuple[str, str, str]  # what, the words, how they look
+StoryLine = tuple[str, str, str]  # what, the words, how they look
 
 
 def show_explanation(route: Route, events: Sequence[Event]) -> None:
     """Everything on stdout, after the answer. `events` are the packet's, from the journal."""
-    screen = output()
+    screen = get_output()
     screen.print()
     if route.narrowing is not None:
         show_narrowing(route.narrowing, explain=False, trace=False)
-    for what, words, style in story(events):
+    for what, words, style in describe_events(events):
         screen.print(Text.assemble((f"{what:<9}", "dim"), (words, style)), soft_wrap=True)
-    found = timeline(events)
+    found = build_timeline(events)
     if found.spans:
-        screen.print(_axis(found, coloured=screen.is_terminal))
-    for what, words, style in costs(route, found, events):
+        screen.print(_build_axis(found, coloured=screen.is_terminal))
+    for what, words, style in describe_costs(route, found, events):
         screen.print(Text.assemble((f"{what:<9}", "dim"), (words, style)), soft_wrap=True)
 
 
-def story(events: Sequence[Event]) -> Iterator[Line]:
+def describe_events(events: Sequence[Event]) -> Iterator[StoryLine]:
     """What was chosen and why, one line for each thing worth knowing, in the order it happened."""
     for event in events:
-        for what, words, style in _told(event):
-            shown = plain(words)
+        for what, words, style in _describe_event(event):
+            shown = clean_text(words)
             yield what, shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…", style
 
 
 @singledispatch
-def _told(event: Event) -> Iterator[Line]:
+def _describe_event(event: Event) -> Iterator[StoryLine]:
     return iter(())
 
 
-@_told.register
-def _(event: ToolsOffered) -> Iterator[Line]:
+@_describe_event.register
+def _(event: ToolsOffered) -> Iterator[StoryLine]:
     if event.kept:
         yield "kept", f"{', '.join(event.kept)}: also offered, as in an earlier turn of the conversation", ""
 
 
-@_told.register
-def _(event: ToolSelected) -> Iterator[Line]:
+@_describe_event.register
+def _(event: ToolSelected) -> Iterator[StoryLine]:
     if event.selection is None:
         yield "chose", "no tool", ""
         return
     for chosen in (event.selection, *event.beside):
         why = f": {chosen.reasoning}" if chosen.reasoning else ""
-        yield "chose", f"{_selection(chosen)}{why}{_READS[chosen.read_only]}", "bold"
+        yield "chose", f"{_format_selection(chosen)}{why}{_READS[chosen.read_only]}", "bold"
     for other in event.alternatives:
-        yield "or", _selection(other), "dim"
+        yield "or", _format_selection(other), "dim"
 
 
-def _selection(chosen: Selection) -> str:
+def _format_selection(chosen: Selection) -> str:
     sure = f", {chosen.confidence:.0%} sure" if chosen.confidence else ""
-    return f"{chosen.tool} {_json(chosen.arguments)}{sure}"
+    return f"{chosen.tool} {_format_json(chosen.arguments)}{sure}"
 
 
-@_told.register
-def _(event: SelectionReviewed) -> Iterator[Line]:
+@_describe_event.register
+def _(event: SelectionReviewed) -> Iterator[StoryLine]:
     yield "review", event.summary(), "" if event.review.approved else "yellow"
 
 
-@_told.register
-def _(event: ConfidenceJudged) -> Iterator[Line]:
+@_describe_event.register
+def _(event: ConfidenceJudged) -> Iterator[StoryLine]:
     sure = event.confidence
     parts = f"claim {sure.claim:.2f}, review {sure.review:.2f}, margin {sure.margin:.2f}"
     how = "calibrated" if sure.calibrated else "not calibrated"
@@ -115,89 +274,92 @@ def _(event: ConfidenceJudged) -> Iterator[Line]:
     yield "sure", f"{sure.verdict} at {sure.score:.2f} ({parts}; {how}){reason}", style
 
 
-@_told.register
-def _(event: CallPrepared) -> Iterator[Line]:
+@_describe_event.register
+def _(event: CallPrepared) -> Iterator[StoryLine]:
     for repair in event.repairs:
-        change = f"{_json(repair.before)} → {_json(repair.after)}"
+        change = f"{_format_json(repair.before)} → {_format_json(repair.after)}"
         yield "repaired", f"{repair.path} ({repair.kind}): {change}  {repair.reason}", "yellow"
 
 
-@_told.register
-def _(event: CallRefused) -> Iterator[Line]:
+@_describe_event.register
+def _(event: CallRefused) -> Iterator[StoryLine]:
     yield "refused", event.summary(), "red"
 
 
-@_told.register(ApprovalRequested)
-@_told.register(ApprovalDecided)
-def _(event: Event) -> Iterator[Line]:
+@_describe_event.register(ApprovalRequested)
+@_describe_event.register(ApprovalDecided)
+def _(event: Event) -> Iterator[StoryLine]:
     yield "approval", event.summary(), "yellow"
 
 
-@_told.register
-def _(event: FallbackTaken) -> Iterator[Line]:
+@_describe_event.register
+def _(event: FallbackTaken) -> Iterator[StoryLine]:
     yield "fallback", event.summary(), "yellow"
 
 
-@_told.register
-def _(event: ResultDigested) -> Iterator[Line]:
+@_describe_event.register
+def _(event: ResultDigested) -> Iterator[StoryLine]:
     if event.dropped:
         rest = f"; the rest: fingerpost result {event.handle}" if event.handle else ""
         yield "cut", f"{event.summary()}, left out {', '.join(event.dropped)}{rest}", "yellow"
 
 
-@_told.register
-def _(event: ShortlistWidened) -> Iterator[Line]:
+@_describe_event.register
+def _(event: ShortlistWidened) -> Iterator[StoryLine]:
     yield "widened", event.summary(), "yellow"
 
 
-@_told.register
-def _(event: ReplyRejected) -> Iterator[Line]:
+@_describe_event.register
+def _(event: ReplyRejected) -> Iterator[StoryLine]:
     yield "rejected", event.summary(), "red"
 
 
-@_told.register
-def _(event: SyntaxStopped) -> Iterator[Line]:
+@_describe_event.register
+def _(event: SyntaxStopped) -> Iterator[StoryLine]:
     yield "stopped", f"tool syntax in the answer: {event.summary()}", "yellow"
 
 
-@_told.register
-def _(event: PlanNoted) -> Iterator[Line]:
+@_describe_event.register
+def _(event: PlanNoted) -> Iterator[StoryLine]:
     if event.remaining:
         yield "then", event.remaining, ""
 
 
-@_told.register
-def _(event: ThoughtNoted) -> Iterator[Line]:
+@_describe_event.register
+def _(event: ThoughtNoted) -> Iterator[StoryLine]:
     yield "thought", event.text, "dim"
 
 
-@_told.register
-def _(event: HistorySummarised) -> Iterator[Line]:
+@_describe_event.register
+def _(event: HistorySummarised) -> Iterator[StoryLine]:
     yield "shorter", event.summary(), "dim"
 
 
-@_told.register
-def _(event: BudgetReached) -> Iterator[Line]:
+@_describe_event.register
+def _(event: BudgetReached) -> Iterator[StoryLine]:
     yield "limit", event.summary(), "red"
 
 
-def _json(value: object) -> str:
+def _format_json(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
-def _axis(found: Timeline, *, coloured: bool) -> Table:
-    made = table(None, "", "ms", f"0 … {found.length:,.0f} ms", "")
+def _build_axis(found: Timeline, *, coloured: bool) -> Table:
+    made = build_table(None, "", "ms", f"0 … {found.length:,.0f} ms", "")
     made.columns[1].justify = "right"
     for span in found.spans:
-        name = Text(plain(span.name), style="red" if span.failed else "")
+        name = Text(clean_text(span.name), style="red" if span.failed else "")
         made.add_row(
-            name, f"{span.length:,.0f}", bar(span, found.length, coloured=coloured), plain(span.note)[:80]
+            name,
+            f"{span.length:,.0f}",
+            draw_bar(span, found.length, coloured=coloured),
+            clean_text(span.note)[:80],
         )
     return made
 
 
-def bar(span: Span, whole: float, *, coloured: bool, width: int = AXIS_WIDTH) -> Text:
+def draw_bar(span: TimelineSpan, whole: float, *, coloured: bool, width: int = AXIS_WIDTH) -> Text:
     """Where on the axis it lies. Even the shortest is seen."""
     whole = whole or 1.0  # shares first: of a moment too short to divide by, the scale would be endless
     start = min(int(span.start / whole * width), width - 1)
@@ -206,7 +368,7 @@ def bar(span: Span, whole: float, *, coloured: bool, width: int = AXIS_WIDTH) ->
     return Text(" " * start + mark * length, style=_COLOURS[span.stage] if coloured else "", no_wrap=True)
 
 
-def costs(route: Route, found: Timeline, events: Sequence[Event]) -> Iterator[Line]:
+def describe_costs(route: Route, found: Timeline, events: Sequence[Event]) -> Iterator[StoryLine]:
     """Time and tokens by stage."""
     models, tools = found.taken("model"), found.taken("tool")
     own = max(0.0, found.length - models - tools)
@@ -221,4 +383,8 @@ def costs(route: Route, found: Timeline, events: Sequence[Event]) -> Iterator[Li
         read = sum(event.prompt_tokens or 0 for event in asked)
         written = sum(event.completion_tokens or 0 for event in asked)
         price = f", cost {route.cost:.4f}" if route.cost is not None else ""
-        yield "tokens", f"{count(len(asked), 'question')}: {read:,} read, {written:,} written{price}", ""
+        yield (
+            "tokens",
+            f"{format_count(len(asked), 'question')}: {read:,} read, {written:,} written{price}",
+            "",
+        )

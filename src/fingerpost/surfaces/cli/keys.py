@@ -12,9 +12,9 @@ import click
 from fingerpost.events import KeyChanged
 from fingerpost.records import Effect, Right, Scope, utc_now
 from fingerpost.records.codec import to_plain
-from fingerpost.surfaces.cli.colour import styled
-from fingerpost.surfaces.cli.house import with_store
-from fingerpost.surfaces.cli.screen import output, plain, print_json, table
+from fingerpost.surfaces.cli.common import run_on_store
+from fingerpost.surfaces.cli.screen import build_table, clean_text, get_output, print_json
+from fingerpost.surfaces.cli.streams import style_text
 
 if TYPE_CHECKING:
     from fingerpost.settings import Settings
@@ -36,20 +36,20 @@ def add_key(
     as_json: bool,
 ) -> int:
     """Make a key for NAME and show it, this once."""
-    end = _read_end(expires)
+    end = _parse_expiry(expires)
     may = tuple(Right(right) for right in dict.fromkeys(rights)) or (Right.USE,)
     scope = Scope(servers=only_servers, tools=tools, effects=tuple(Effect(effect) for effect in effects))
 
     async def work(store: Store, settings: Settings) -> tuple[ApiKey, str]:
-        _point_out(settings, only_servers, profiles)
+        _warn_unknown(settings, only_servers, profiles)
         made, key = await store.keys.add(
             name, scope=scope, profiles=profiles, rights=may, expires=end, same_holder=same_holder
         )
         await store.journal.append(KeyChanged(key_id=made.key_id, name=made.name, change="made"))
         return made, key
 
-    made, key = with_store(config, servers, work)
-    _show_new(made, key, as_json=as_json)
+    made, key = run_on_store(config, servers, work)
+    _print_new_key(made, key, as_json=as_json)
     return 0
 
 
@@ -63,7 +63,7 @@ def revoke_key(*, name: str, config: Path | None, servers: Path | None, as_json:
             await store.journal.append(KeyChanged(key_id=key.key_id, name=key.name, change="revoked"))
         return revoked
 
-    revoked = with_store(config, servers, work)
+    revoked = run_on_store(config, servers, work)
     if as_json:
         print_json({"name": name, "revoked": revoked})
     elif revoked:
@@ -79,41 +79,49 @@ def list_keys(*, config: Path | None, servers: Path | None, as_json: bool) -> in
     async def work(store: Store, _: Settings) -> list[ApiKey]:
         return await store.keys.all()
 
-    known = with_store(config, servers, work)
+    known = run_on_store(config, servers, work)
     now = utc_now()
     if as_json:
-        print_json([_plain(key, now) for key in known])
+        print_json([_convert_key(key, now) for key in known])
         return 0
     if not known:
         click.echo("There are no keys. Make one with `fingerpost keys add NAME`.")
         return 0
-    made = table(None, "name", "opens", "may", "state", "made", "last used", "id")
+    made = build_table(None, "name", "opens", "may", "state", "made", "last used", "id")
     for key in sorted(known, key=lambda key: not key.holds(now)):
         used = f"{key.last_used:%Y-%m-%d %H}h" if key.last_used else "never"
         may = ", ".join(key.rights)
         made.add_row(
-            key.name, _reach(key), may, _state(key, now), f"{key.created:%Y-%m-%d}", used, key.key_id
+            key.name,
+            _format_scope(key),
+            may,
+            _format_state(key, now),
+            f"{key.created:%Y-%m-%d}",
+            used,
+            key.key_id,
         )
-    output().print(made)
+    get_output().print(made)
     return 0
 
 
-def _show_new(made: ApiKey, key: str, *, as_json: bool) -> None:
+def _print_new_key(made: ApiKey, key: str, *, as_json: bool) -> None:
     if as_json:
-        print_json({**_plain(made, utc_now()), "key": key})
+        print_json({**_convert_key(made, utc_now()), "key": key})
         return
     until = f" until {made.expires:%Y-%m-%d %H:%M} UTC" if made.expires else ""
-    click.echo(f"{made.name} opens {_reach(made)}{until}. This is the key; it is not shown again:", err=True)
+    click.echo(
+        f"{made.name} opens {_format_scope(made)}{until}. This is the key; it is not shown again:", err=True
+    )
     click.echo(key)
     click.echo(f"Send it as `Authorization: Bearer {key[:6]}…` or `X-API-Key: {key[:6]}…`.", err=True)
 
 
-def _plain(key: ApiKey, now: datetime) -> dict[str, Any]:
+def _convert_key(key: ApiKey, now: datetime) -> dict[str, Any]:
     shown = {name: value for name, value in to_plain(key).items() if name != "digest"}
-    return {**shown, "state": _state(key, now)}
+    return {**shown, "state": _format_state(key, now)}
 
 
-def _state(key: ApiKey, now: datetime) -> str:
+def _format_state(key: ApiKey, now: datetime) -> str:
     if key.revoked is not None:
         return f"revoked {key.revoked:%Y-%m-%d}"
     if key.expires is None:
@@ -121,7 +129,7 @@ def _state(key: ApiKey, now: datetime) -> str:
     return f"good until {key.expires:%Y-%m-%d %H:%M}" if key.holds(now) else f"expired {key.expires:%Y-%m-%d}"
 
 
-def _reach(key: ApiKey) -> str:
+def _format_scope(key: ApiKey) -> str:
     bounds = (
         ("servers", key.scope.servers),
         ("tools", key.scope.tools),
@@ -129,10 +137,10 @@ def _reach(key: ApiKey) -> str:
         ("profiles", key.profiles),
     )
     said = [f"{kind} {', '.join(names)}" for kind, names in bounds if names]
-    return plain("; ".join(said)) or "everything"
+    return clean_text("; ".join(said)) or "everything"
 
 
-def _read_end(text: str | None) -> datetime | None:
+def _parse_expiry(text: str | None) -> datetime | None:
     """`30d` from now, or a date: at its end, by UTC."""
     if text is None:
         return None
@@ -147,7 +155,7 @@ def _read_end(text: str | None) -> datetime | None:
     return day + timedelta(days=1)
 
 
-def _point_out(settings: Settings, servers: tuple[str, ...], profiles: tuple[str, ...]) -> None:
+def _warn_unknown(settings: Settings, servers: tuple[str, ...], profiles: tuple[str, ...]) -> None:
     """A slip in a name makes a key that opens nothing; it may also be for a server yet to come."""
     for kind, names, known in (
         ("server", servers, settings.servers.keys()),
@@ -156,5 +164,5 @@ def _point_out(settings: Settings, servers: tuple[str, ...], profiles: tuple[str
         for name in names:
             if not any(sign in name for sign in "*?[") and name not in known:
                 click.echo(
-                    styled("note: ", fg="yellow") + f"no {kind} is named {name} at the moment", err=True
+                    style_text("note: ", fg="yellow") + f"no {kind} is named {name} at the moment", err=True
                 )

@@ -1,25 +1,119 @@
-"""The command's front door. Kept light: `--help` loads click, its colours and this file, nothing else.
+"""The root command: the overview of commands, error messages and exit codes.
 
-Each command lives in its own module and is loaded when it is named. Its one
-line in the overview stands here, so that showing the overview loads none.
+Only click and light modules are imported here, because `fingerpost --help` loads this module. The module
+that declares a command is imported when the command is named.
+
+Exit codes:
+
+    0  success       1  it ran, and found something wrong (a server down, nothing matched)
+    2  the command or the configuration is wrong
+    3  Fingerpost could not do it (store, server)      70  a bug in Fingerpost
+    130  interrupted
+
+`FINGERPOST_DEBUG=1` adds the traceback to an error message.
 """
 
 from __future__ import annotations
 
+import errno
 import gc
+import os
 import sys
 from importlib import import_module
 from typing import Final, NamedTuple
 
 import click
+from click.shell_completion import get_completion_class
 
 from fingerpost import __version__
-from fingerpost.surfaces.cli.colour import styled
-from fingerpost.surfaces.cli.outcome import guarded
-from fingerpost.surfaces.cli.streams import make_usable
+from fingerpost.errors import ConfigError, FingerpostError
+from fingerpost.surfaces.cli.streams import discard_errors, discard_output, make_streams_usable, style_text
+
+FINE = 0
+FOUND_WRONG = 1
+MISUSED = 2
+FAILED = 3
+BUG = 70
+INTERRUPTED = 130
+# A full disk, a used-up quota, a file that may not grow, a device that fails: nothing a person can report.
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
-class Entry(NamedTuple):
+def run_guarded(command: click.Command) -> int:
+    """Run `command` and answer with its exit code."""
+    try:
+        result: object = command.main(prog_name="fingerpost", standalone_mode=False)
+        sys.stdout.flush()  # what cannot be written is to be known here, not when Python ends
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    except click.ClickException as misuse:
+        misuse.show()
+        return misuse.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except (BrokenPipeError, SystemExit):  # rich leaves with SystemExit when its reader is gone
+        return _handle_closed_pipe()
+    except BaseExceptionGroup as group:
+        return _explain_group(group)
+    except Exception as error:  # noqa: BLE001 - the boundary: nothing raw goes past it
+        return _explain(error)
+    return result if isinstance(result, int) else FINE
+
+
+def _explain_group(group: BaseExceptionGroup[BaseException]) -> int:
+    """A task group wraps what went wrong; the first real cause speaks for it."""
+    for cause in group.exceptions:
+        if isinstance(cause, BaseExceptionGroup):
+            return _explain_group(cause)  # pyright: ignore[reportUnknownArgumentType]
+        if isinstance(cause, KeyboardInterrupt):
+            return INTERRUPTED
+        if isinstance(cause, BrokenPipeError | SystemExit):
+            return _handle_closed_pipe()
+        return _explain(cause)
+    return BUG
+
+
+def _explain(error: BaseException) -> int:
+    _show_traceback(error)
+    if isinstance(error, FingerpostError):
+        _print_line(style_text("error: ", fg="red", bold=True) + str(error))
+        if error.hint:
+            _print_line(style_text("  fix: ", fg="green") + error.hint)
+        return MISUSED if isinstance(error, ConfigError) else FAILED
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        discard_output()
+        _print_line(style_text("error: ", fg="red", bold=True) + f"this cannot be written: {error.strerror}")
+        _print_line(style_text("  fix: ", fg="green") + "Make room where it goes, or send it somewhere else.")
+        return FAILED
+    _print_line(style_text("This is a bug in Fingerpost: ", fg="red", bold=True) + f"{type(error).__name__}")
+    _print_line("Run the same command with FINGERPOST_DEBUG=1 and report what it prints.")
+    return BUG
+
+
+def _print_line(line: str) -> None:
+    # Only errors need the patterns of secrets: compiling them would slow down every `--help`.
+    from fingerpost.redaction import scrub
+
+    try:
+        click.echo(scrub(line), err=True)
+    except OSError:  # there is no room for that either
+        discard_errors()
+
+
+def _show_traceback(error: BaseException) -> None:
+    if os.environ.get("FINGERPOST_DEBUG") == "1":
+        import traceback
+
+        _print_line("".join(traceback.format_exception(error)))
+
+
+def _handle_closed_pipe() -> int:
+    """`fingerpost tools | head`: the reader left; say nothing, also not at exit."""
+    discard_output()
+    return FINE
+
+
+class CommandEntry(NamedTuple):
     """One command: where it lives, under which heading it is shown, what it does."""
 
     where: str
@@ -36,50 +130,68 @@ SET_UP: Final = "Set up"
 TRUST: Final = "Trust"
 
 COMMANDS: Final = {
-    "servers": Entry("commands:servers", LOOK, "Connect every server and show how it is doing"),
-    "tools": Entry("commands:tools", LOOK, "List the tools of all servers, or those that match some words"),
-    "tool": Entry("commands:tool", LOOK, "Show everything known about one tool, and from where"),
-    "route": Entry("commands:route", LOOK, "Show which tools a request would be offered, and why"),
-    "why": Entry("commands:why", LOOK, "Say why one tool is or is not offered for a request"),
-    "learned": Entry("commands:learned", LOOK, "Show what was learned from use and feedback, or forget it"),
-    "insight": Entry("commands:insight", LOOK, "Show figures over time, and both arms of every rollout"),
-    "compare": Entry("commands:compare", LOOK, "Show what routing saves for a request: tools, tokens, time"),
-    "ask": Entry("commands:ask", ACT, "Answer a request, with a tool where it needs one"),
-    "chat": Entry("commands:chat", ACT, "Talk with your tools: answers, approvals, and why"),
-    "call": Entry("commands:call", ACT, "Call a tool, with repair, policy, approval and progress"),
-    "prefer": Entry("commands:prefer", ACT, "Say whether you want quick or thorough answers"),
-    "feedback": Entry("commands:feedback", ACT, "Say whether a request got the right tool"),
-    "trace": Entry("commands:trace", ACT, "Draw the journey of one call"),
-    "result": Entry("commands:result", ACT, "Fetch the rest of a long result"),
-    "breakers": Entry("commands:breakers", ACT, "Show the circuit breakers of servers"),
-    "serve": Entry("server_commands:serve", SERVE, "Serve all tools at one MCP address, for any client"),
-    "console": Entry("server_commands:console", SERVE, "Print a link that signs you in to the console"),
-    "stdio": Entry("server_commands:stdio", SERVE, "The same for a client that starts a program"),
-    "discord": Entry("server_commands:discord", SERVE, "Answer on Discord, as a bot"),
-    "install": Entry(
+    "servers": CommandEntry("commands:servers", LOOK, "Connect every server and show how it is doing"),
+    "tools": CommandEntry(
+        "commands:tools", LOOK, "List the tools of all servers, or those that match some words"
+    ),
+    "tool": CommandEntry("commands:tool", LOOK, "Show everything known about one tool, and from where"),
+    "route": CommandEntry("commands:route", LOOK, "Show which tools a request would be offered, and why"),
+    "why": CommandEntry("commands:why", LOOK, "Say why one tool is or is not offered for a request"),
+    "learned": CommandEntry(
+        "commands:learned", LOOK, "Show what was learned from use and feedback, or forget it"
+    ),
+    "insight": CommandEntry(
+        "commands:insight", LOOK, "Show figures over time, and both arms of every rollout"
+    ),
+    "compare": CommandEntry(
+        "commands:compare", LOOK, "Show what routing saves for a request: tools, tokens, time"
+    ),
+    "ask": CommandEntry("commands:ask", ACT, "Answer a request, with a tool where it needs one"),
+    "chat": CommandEntry("commands:chat", ACT, "Talk with your tools: answers, approvals, and why"),
+    "call": CommandEntry("commands:call", ACT, "Call a tool, with repair, policy, approval and progress"),
+    "prefer": CommandEntry("commands:prefer", ACT, "Say whether you want quick or thorough answers"),
+    "feedback": CommandEntry("commands:feedback", ACT, "Say whether a request got the right tool"),
+    "trace": CommandEntry("commands:trace", ACT, "Draw the journey of one call"),
+    "result": CommandEntry("commands:result", ACT, "Fetch the rest of a long result"),
+    "breakers": CommandEntry("commands:breakers", ACT, "Show the circuit breakers of servers"),
+    "serve": CommandEntry(
+        "server_commands:serve", SERVE, "Serve all tools at one MCP address, for any client"
+    ),
+    "console": CommandEntry(
+        "server_commands:console", SERVE, "Print a link that signs you in to the console"
+    ),
+    "stdio": CommandEntry("server_commands:stdio", SERVE, "The same for a client that starts a program"),
+    "discord": CommandEntry("server_commands:discord", SERVE, "Answer on Discord, as a bot"),
+    "install": CommandEntry(
         "server_commands:install", SERVE, "Write Fingerpost into the configuration of an MCP client"
     ),
-    "builtin": Entry("server_commands:builtin", SERVE, "List our own servers, or run one of them alone"),
-    "profiles": Entry("server_commands:profiles", SERVE, "List, show, check and add profiles"),
-    "keys": Entry("server_commands:keys", SERVE, "Make, list and revoke the gateway's API keys"),
-    "eval": Entry(
+    "builtin": CommandEntry(
+        "server_commands:builtin", SERVE, "List our own servers, or run one of them alone"
+    ),
+    "profiles": CommandEntry("server_commands:profiles", SERVE, "List, show, check and add profiles"),
+    "keys": CommandEntry("server_commands:keys", SERVE, "Make, list and revoke the gateway's API keys"),
+    "eval": CommandEntry(
         "setup_commands:eval_", SET_UP, "Measure how well requests find their tools, and compare settings"
     ),
-    "doctor": Entry(
+    "doctor": CommandEntry(
         "setup_commands:doctor", SET_UP, "Say what is wrong with the set-up, in order of what to fix"
     ),
-    "import": Entry(
+    "import": CommandEntry(
         "setup_commands:import_", SET_UP, "Find and merge the configurations of other MCP clients"
     ),
-    "config": Entry(
+    "config": CommandEntry(
         "setup_commands:config", SET_UP, "Check the settings, or show where each value comes from"
     ),
-    "completion": Entry("setup_commands:completion", SET_UP, "Print the completion script for your shell"),
-    "approvals": Entry("setup_commands:approvals", TRUST, "Approve, edit or reject calls that wait for you"),
-    "pins": Entry(
+    "completion": CommandEntry(
+        "setup_commands:completion", SET_UP, "Print the completion script for your shell"
+    ),
+    "approvals": CommandEntry(
+        "setup_commands:approvals", TRUST, "Approve, edit or reject calls that wait for you"
+    ),
+    "pins": CommandEntry(
         "setup_commands:pins", TRUST, "Review tools whose definition changed since it was first seen"
     ),
-    "audit": Entry("setup_commands:audit", TRUST, "Verify that the audit trail was not tampered with"),
+    "audit": CommandEntry("setup_commands:audit", TRUST, "Verify that the audit trail was not tampered with"),
 }
 
 EXAMPLES: Final = """\
@@ -91,7 +203,7 @@ Examples:
 """
 
 
-class FrontDoor(click.Group):
+class LazyGroup(click.Group):
     """A group that loads a command when it is used, and shows commands under headings."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -110,22 +222,22 @@ class FrontDoor(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            ctx.fail(f"No such command {args[0]!r}.{_did_you_mean(args[0])}")
+            ctx.fail(f"No such command {args[0]!r}.{_suggest_command(args[0])}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for heading in (LOOK, ACT, SERVE, SET_UP, TRUST):
-            with formatter.section(styled(heading, bold=True)):
+            with formatter.section(style_text(heading, bold=True)):
                 formatter.write_dl(
                     [
-                        (styled(name, fg="cyan"), entry.summary)
+                        (style_text(name, fg="cyan"), entry.summary)
                         for name, entry in COMMANDS.items()
                         if entry.heading == heading
                     ]
                 )
 
 
-def _did_you_mean(word: str) -> str:
+def _suggest_command(word: str) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(word, COMMANDS, n=1, cutoff=0.5)
@@ -133,7 +245,7 @@ def _did_you_mean(word: str) -> str:
 
 
 @click.group(
-    cls=FrontDoor,
+    cls=LazyGroup,
     epilog="\b\n" + EXAMPLES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -149,8 +261,19 @@ def fingerpost() -> None:
 
 def main() -> None:
     """Run the command; whatever goes wrong becomes one message and an exit code."""
-    make_usable()
+    make_streams_usable()
     # Loading what serves makes more than a hundred thousand objects that all stay: looking through them again
     # and again for garbage, as Python does after every 700, takes a twentieth of the start.
     gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
-    sys.exit(guarded(fingerpost))
+    sys.exit(run_guarded(fingerpost))
+
+
+def print_completion(*, shell: str) -> None:
+    """Print the completion script for SHELL."""
+    script = get_completion_class(shell)
+    assert script is not None
+    complete = script(
+        click.get_current_context().find_root().command, {}, "fingerpost", "_FINGERPOST_COMPLETE"
+    )
+    # Not complete.source(): it first runs bash to ask its version, which a pipe does not need.
+    click.echo(complete.source_template % complete.source_vars())

@@ -50,7 +50,7 @@ def smart_routing_options(command: Command) -> Command:
             type=click.IntRange(min=0),
             metavar="N",
             expose_value=False,
-            callback=_overrides("smart_routing.max_servers"),
+            callback=_store_override("smart_routing.max_servers"),
             help="auto chooses among servers when there are more than N.",
         ),
         click.option(
@@ -58,14 +58,14 @@ def smart_routing_options(command: Command) -> Command:
             type=click.IntRange(min=0),
             metavar="N",
             expose_value=False,
-            callback=_overrides("smart_routing.max_tools"),
+            callback=_store_override("smart_routing.max_tools"),
             help="auto chooses among servers when there are more than N tools.",
         ),
         click.option(
             "--smart-routing",
             type=click.Choice(["auto", "on", "off"]),
             expose_value=False,
-            callback=_overrides("smart_routing.mode"),
+            callback=_store_override("smart_routing.mode"),
             help="Choose among servers first: always, never, or above both thresholds.",
         ),
     ):
@@ -73,7 +73,7 @@ def smart_routing_options(command: Command) -> Command:
     return command
 
 
-def _overrides(setting: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+def _store_override(setting: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     def keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
         del parameter
         context.meta.setdefault(OVERRIDES, {})[setting] = value
@@ -103,7 +103,7 @@ def people_only(command: Command) -> Command:
 
     @wraps(command)
     def checked(*args: Any, **options: Any) -> Any:
-        run("person:refuse_tools")
+        run("terminal_input:refuse_tools")
         return command(*args, **options)
 
     return checked
@@ -111,7 +111,7 @@ def people_only(command: Command) -> Command:
 
 def common_options(command: Command) -> Command:
     """`--config`, `--servers` and `--json`, the same everywhere."""
-    command = _advising(command)
+    command = _repeat_in_hints(command)
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print JSON for programs instead of tables."),
         click.option(
@@ -131,7 +131,7 @@ def common_options(command: Command) -> Command:
     return command
 
 
-def _advising(command: Command) -> Command:
+def _repeat_in_hints(command: Command) -> Command:
     """What an error says to run next gets the files that this command was given."""
 
     @wraps(command)
@@ -139,24 +139,24 @@ def _advising(command: Command) -> Command:
         try:
             return command(*args, **options)
         except FingerpostError as error:
-            error.hint = error.hint and repeatable(error.hint)
+            error.hint = error.hint and repeat_options(error.hint)
             raise
 
     return advised
 
 
-def repeatable(text: str) -> str:
+def repeat_options(text: str) -> str:
     """`text`, each command in it with the files that the one at work was given."""
-    files = "".join(f" {word}" for word in _files())
-    return _COMMAND.sub(lambda found: f"`{_with(found[1], files)}`", text) if files else text
+    files = "".join(f" {word}" for word in _list_file_options())
+    return _COMMAND.sub(lambda found: f"`{_append_files(found[1], files)}`", text) if files else text
 
 
-def _with(command: str, files: str) -> str:
+def _append_files(command: str, files: str) -> str:
     knows_none = command.startswith(_TAKE_NO_FILES) or command.endswith("--help")
     return command if knows_none else f"{command}{files}"
 
 
-def _files() -> Iterator[str]:
+def _list_file_options() -> Iterator[str]:
     context = click.get_current_context(silent=True)
     for name in ("config", "servers"):
         given = None if context is None else context.params.get(name)

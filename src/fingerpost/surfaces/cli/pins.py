@@ -14,10 +14,17 @@ from rich.text import Text
 from fingerpost.catalog import describe_change
 from fingerpost.catalog.pins import is_server_key
 from fingerpost.records.codec import to_plain
-from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run, with_store
-from fingerpost.surfaces.cli.options import repeatable
-from fingerpost.surfaces.cli.person import confirmed
-from fingerpost.surfaces.cli.screen import output, plain, print_json, table
+from fingerpost.surfaces.cli.common import (
+    CommonOptions,
+    connect_servers,
+    open_router,
+    read_settings,
+    run_async,
+    run_on_store,
+)
+from fingerpost.surfaces.cli.options import repeat_options
+from fingerpost.surfaces.cli.screen import build_table, clean_text, get_output, print_json
+from fingerpost.surfaces.cli.terminal_input import confirm
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -40,10 +47,10 @@ def list_pins(*, config: Path | None, servers: Path | None, as_json: bool) -> in
         texts = router.catalog.changed_instructions
         if as_json:
             print_json(
-                [{**to_plain(pin), "state": _state(router, key)} for key, pin in sorted(known.items())]
+                [{**to_plain(pin), "state": _get_state(router, key)} for key, pin in sorted(known.items())]
             )
             return 1 if changed or texts else 0
-        made = table(
+        made = build_table(
             f"{len(known)} pinned, {len(changed) + len(texts)} to review",
             "tool",
             "state",
@@ -51,46 +58,49 @@ def list_pins(*, config: Path | None, servers: Path | None, as_json: bool) -> in
             "fingerprint",
         )
         for key, pin in sorted(known.items(), key=lambda item: (item[0] not in changed, item[0])):
-            by = f" by {plain(pin.accepted_by)}" if pin.accepted_by else ""
+            by = f" by {clean_text(pin.accepted_by)}" if pin.accepted_by else ""
             made.add_row(
-                plain(key), _state(router, key), f"{pin.pinned_at:%Y-%m-%d %H:%M}{by}", pin.fingerprint[:12]
+                clean_text(key),
+                _get_state(router, key),
+                f"{pin.pinned_at:%Y-%m-%d %H:%M}{by}",
+                pin.fingerprint[:12],
             )
-        output().print(made)
+        get_output().print(made)
         for text in texts:
             click.echo(
-                f"{plain(text.server)}: what it says of itself changed, and is not passed on "
-                f"(`pins diff {plain(text.server)}`)"
+                f"{clean_text(text.server)}: what it says of itself changed, and is not passed on "
+                f"(`pins diff {clean_text(text.server)}`)"
             )
         if changed or texts:
             onward = (
                 "Look at a change with `fingerpost pins diff TOOL`, then `fingerpost pins accept TOOL`; "
                 "with the name of a server, all of it."
             )
-            click.echo(repeatable(onward))
+            click.echo(repeat_options(onward))
         return 1 if changed or texts else 0
 
-    return _with_router(config, servers, work)
+    return _run_on_router(config, servers, work)
 
 
 def show_changes(*, tool: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
     """Show what changed in the definition of TOOL since it was pinned."""
 
     async def work(router: Router) -> int:
-        entries, text = _waiting(router, tool)
+        entries, text = _find_waiting(router, tool)
         for entry in entries:
             _show_change(entry, as_json=as_json)
         if text is not None:
             _show_text(text)
         return 1 if entries or text is not None else 0
 
-    return _with_router(config, servers, work)
+    return _run_on_router(config, servers, work)
 
 
 def accept_changes(*, tool: str, yes: bool, config: Path | None, servers: Path | None, as_json: bool) -> int:
     """Trust the new definition of TOOL, after showing what changed."""
 
     async def work(router: Router) -> int:
-        entries, text = _waiting(router, tool)
+        entries, text = _find_waiting(router, tool)
         if not entries and text is None:
             return 0
         for entry in entries:
@@ -100,7 +110,7 @@ def accept_changes(*, tool: str, yes: bool, config: Path | None, servers: Path |
         question = (
             "Trust this definition from now on?" if len(entries) == 1 and text is None else "Trust all of it?"
         )
-        if not yes and not await run_sync(lambda: confirmed(question)):
+        if not yes and not await run_sync(lambda: confirm(question)):
             click.echo("Nothing changed; the tool stays hidden.")
             return 1
         person = await run_sync(getuser)
@@ -112,7 +122,7 @@ def accept_changes(*, tool: str, yes: bool, config: Path | None, servers: Path |
             click.echo(f"What {text.server} says of itself is passed on again.")
         return 0
 
-    return _with_router(config, servers, work)
+    return _run_on_router(config, servers, work)
 
 
 def mark_read_only(
@@ -123,20 +133,20 @@ def mark_read_only(
     async def work(router: Router) -> int:
         card = router.tools.find(tool)
         if card is None:
-            click.echo(f"No tool is called {plain(tool)!r}.", err=True)
+            click.echo(f"No tool is called {clean_text(tool)!r}.", err=True)
             return 1
         _show_tool(card)
         question = "Ask about it again from now on?" if undo else "Does it only read, whatever it is given?"
-        if not yes and not await run_sync(lambda: confirmed(question)):
+        if not yes and not await run_sync(lambda: confirm(question)):
             click.echo("Nothing changed.")
             return 1
         person = await run_sync(getuser)
         await router.say_only_reads(card.key, by=person, fingerprint=card.fingerprint, only_reads=not undo)
         told = "is judged by its own words again" if undo else "only reads: it runs without a question"
-        click.echo(f"{plain(card.key)} {told}.")
+        click.echo(f"{clean_text(card.key)} {told}.")
         return 0
 
-    return _with_router(config, servers, work)
+    return _run_on_router(config, servers, work)
 
 
 def forget_pin(*, tool: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
@@ -150,29 +160,29 @@ def forget_pin(*, tool: str, config: Path | None, servers: Path | None, as_json:
         click.echo(f"{tool} is no longer pinned.")
         return 0
 
-    return with_store(config, servers, work)
+    return run_on_store(config, servers, work)
 
 
-def _with_router(config: Path | None, servers: Path | None, work: Work) -> int:
+def _run_on_router(config: Path | None, servers: Path | None, work: Work) -> int:
     """Run `work` on a router whose servers have all been asked for their tools."""
-    loaded = read_settings(Asked(config, servers, as_json=False))
+    loaded = read_settings(CommonOptions(config, servers, as_json=False))
 
     async def opened() -> int:
         async with open_router(loaded) as router:
-            await connect(router)
+            await connect_servers(router)
             return await work(router)
 
-    return run(opened)
+    return run_async(opened)
 
 
-def _state(router: Router, key: str) -> str:
+def _get_state(router: Router, key: str) -> str:
     for entry in router.catalog.quarantined:
         if entry.card.key == key:
             return "new" if entry.new else "changed"
     return "same" if router.tools.get(key) is not None else "not seen now"
 
 
-def _waiting(router: Router, name: str) -> tuple[list[Quarantined], ChangedInstructions | None]:
+def _find_waiting(router: Router, name: str) -> tuple[list[Quarantined], ChangedInstructions | None]:
     """What waits under the name of a tool or a server; where nothing does, it is said what there is."""
     held = router.catalog.quarantined
     for entry in held:
@@ -188,24 +198,26 @@ def _waiting(router: Router, name: str) -> tuple[list[Quarantined], ChangedInstr
 
 
 def _show_text(text: ChangedInstructions) -> None:
-    screen = output()
-    screen.print(Text(f"{plain(text.server)} says something else of itself:", style="bold"))
+    screen = get_output()
+    screen.print(Text(f"{clean_text(text.server)} says something else of itself:", style="bold"))
     for line in text.before.splitlines():
-        screen.print(Text(f"    - {plain(line)}", style="red"))
+        screen.print(Text(f"    - {clean_text(line)}", style="red"))
     for line in text.after.splitlines():
-        screen.print(Text(f"    + {plain(line)}", style="green"))
+        screen.print(Text(f"    + {clean_text(line)}", style="green"))
 
 
 def _show_tool(card: ToolCard) -> None:
     """All that a person has to judge a tool by."""
-    screen = output()
-    screen.print(Text(plain(card.key), style="bold"))
-    screen.print(Text(plain(card.description)))
+    screen = get_output()
+    screen.print(Text(clean_text(card.key), style="bold"))
+    screen.print(Text(clean_text(card.description)))
     screen.print(
-        Text(plain(json.dumps(card.definition.get("inputSchema"), ensure_ascii=False, default=dict)))
+        Text(clean_text(json.dumps(card.definition.get("inputSchema"), ensure_ascii=False, default=dict)))
     )
     judged = f"judged: {card.effect.value} ({card.effect.reason})"
-    screen.print(Text(plain(f"{judged}; not certain: {card.doubt}" if card.doubt else judged), style="dim"))
+    screen.print(
+        Text(clean_text(f"{judged}; not certain: {card.doubt}" if card.doubt else judged), style="dim")
+    )
 
 
 def _show_change(entry: Quarantined, *, as_json: bool) -> None:
@@ -213,17 +225,17 @@ def _show_change(entry: Quarantined, *, as_json: bool) -> None:
     if as_json:
         print_json({"tool": entry.card.key, "changes": [to_plain(change) for change in changes]})
         return
-    screen = output()
+    screen = get_output()
     screen.print(
         Text(
-            f"{plain(entry.card.key)} {'is new' if entry.new else 'changed'} since "
+            f"{clean_text(entry.card.key)} {'is new' if entry.new else 'changed'} since "
             f"{entry.pin.pinned_at:%Y-%m-%d %H:%M}:",
             style="bold",
         )
     )
     for change in changes:
-        screen.print(Text(f"  {plain(change.path)}"))
+        screen.print(Text(f"  {clean_text(change.path)}"))
         if change.before is not None:
-            screen.print(Text(f"    - {plain(change.before)}", style="red"))
+            screen.print(Text(f"    - {clean_text(change.before)}", style="red"))
         if change.after is not None:
-            screen.print(Text(f"    + {plain(change.after)}", style="green"))
+            screen.print(Text(f"    + {clean_text(change.after)}", style="green"))

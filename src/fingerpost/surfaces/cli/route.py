@@ -1,4 +1,4 @@
-"""`fingerpost route`: what would be offered for a request, drawn so that one sees why."""
+"""`fingerpost route` and `fingerpost why`: which tools a request is offered, and the reasons."""
 
 from __future__ import annotations
 
@@ -7,16 +7,78 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from fingerpost.call.names import absent
+from fingerpost.records import ToolCall
 from fingerpost.records.codec import to_plain
 from fingerpost.redaction import scrub_json
-from fingerpost.surfaces.cli.house import Asked, connect, open_router, read_settings, run
-from fingerpost.surfaces.cli.narrowing import narrow
-from fingerpost.surfaces.cli.screen import output, plain, print_json, table
-from fingerpost.surfaces.cli.tools import certainty_of, effect_text
+from fingerpost.surfaces.cli.catalog import get_certainty, style_effect
+from fingerpost.surfaces.cli.common import (
+    CommonOptions,
+    connect_servers,
+    open_router,
+    read_settings,
+    run_async,
+)
+from fingerpost.surfaces.cli.options import repeat_options
+from fingerpost.surfaces.cli.screen import (
+    build_table,
+    clean_text,
+    get_error_output,
+    get_output,
+    print_json,
+    print_lines,
+)
+from fingerpost.surfaces.cli.terminal_input import get_person
 
 if TYPE_CHECKING:
-    from fingerpost.records import Candidate, Narrowing, Need, Signals
-    from fingerpost.router import Router
+    from fingerpost.records import Candidate, HiddenTool, Message, Narrowing, Need, ServerChoice, Signals
+    from fingerpost.router import Route, Router
+
+
+VECTOR_SECONDS = 20.0  # a first run makes the vectors of all tools; after so long words alone must do
+
+
+async def narrow(
+    router: Router,
+    text: str,
+    *,
+    server: str | None = None,
+    max_tools: int | None = None,
+    about: str | None = None,
+    history: tuple[Message, ...] = (),
+    servers: ServerChoice | None = None,
+    profile: str | None = None,
+    ask_model: bool = False,
+    effort: str | None = None,
+) -> Narrowing:
+    """What narrowing concludes about `text` over the tools that are there now.
+
+    No model is asked, not even for servers, unless `ask_model` says so.
+    """
+    await settle_tools(router)
+    return await router.narrow(
+        text,
+        server=server,
+        max_tools=max_tools,
+        about=about,
+        history=history,
+        chosen_servers=servers,
+        profile=profile,
+        effort=effort,
+        caller=get_person(),
+        ask_model=ask_model,
+    )
+
+
+async def settle_tools(router: Router) -> None:
+    """Wait a little until the tools can be compared by meaning, and say so to a person who waits."""
+    screen = get_error_output()
+    if screen.is_terminal:
+        with screen.status("reading the tools' meanings (kept for the next time)"):
+            await router.settle(VECTOR_SECONDS)
+    else:
+        await router.settle(VECTOR_SECONDS)
+
 
 # Each signal has a colour, and a shade for where there are no colours.
 LOOKS = {"meaning": ("cyan", "█"), "words": ("green", "▓"), "server": ("blue", "▒")}
@@ -28,13 +90,13 @@ BAR_WIDTH = 30
 def show_route(*, request: tuple[str, ...], **options: Any) -> int:
     """Show which tools would be offered to a model for REQUEST, and why."""
     text, server = " ".join(request), options["server"]
-    loaded = read_settings(Asked(options["config"], options["servers"], options["as_json"]))
+    loaded = read_settings(CommonOptions(options["config"], options["servers"], options["as_json"]))
 
     async def work() -> int:
         async with open_router(loaded) as router:
             if server is not None:
                 router.servers.status(server)  # an unknown name is answered with the near ones
-            await connect(router, *([server] if server else []), wait=options["wait"])
+            await connect_servers(router, *([server] if server else []), wait=options["wait"])
             narrowing = await narrow(
                 router,
                 text,
@@ -45,25 +107,25 @@ def show_route(*, request: tuple[str, ...], **options: Any) -> int:
                 effort=options["effort"],
             )
             if options["as_json"]:
-                _print_json(text, narrowing)
+                _print_narrowing(text, narrowing)
             else:
                 show_narrowing(narrowing, explain=options["explain"])
                 if options["explain"]:
                     _show_effects(router, narrowing)
             return 0 if narrowing.shortlist.offered else 1
 
-    return run(work)
+    return run_async(work)
 
 
-def _print_json(text: str, narrowing: Narrowing) -> None:
+def _print_narrowing(text: str, narrowing: Narrowing) -> None:
     offered = [candidate.tool for candidate in narrowing.shortlist.offered]
     print_json(scrub_json({"request": text, "offered": offered, "narrowing": to_plain(narrowing)}))
 
 
 def show_narrowing(narrowing: Narrowing, *, explain: bool, trace: bool = True) -> None:
     """The need, the tools offered with what their scores are made of, and with `explain` the losers."""
-    screen = output()
-    for line in _overview(narrowing):
+    screen = get_output()
+    for line in _format_overview(narrowing):
         screen.print(line)
     _show_offered(narrowing, explain=explain)
     if explain:
@@ -72,20 +134,20 @@ def show_narrowing(narrowing: Narrowing, *, explain: bool, trace: bool = True) -
         screen.print(f"trace {narrowing.packet_id}", style="dim", highlight=False)
 
 
-def _overview(narrowing: Narrowing) -> Iterator[Text]:
-    yield _need_line(narrowing.need)
-    if said := ", ".join(_signals(narrowing.signals)):
-        yield Text.assemble(("read     ", "dim"), plain(said))
+def _format_overview(narrowing: Narrowing) -> Iterator[Text]:
+    yield _format_need(narrowing.need)
+    if said := ", ".join(_describe_signals(narrowing.signals)):
+        yield Text.assemble(("read     ", "dim"), clean_text(said))
     shortlist = narrowing.shortlist
     for number, wish in enumerate(shortlist.needs if len(shortlist.needs) > 1 else (), start=1):
-        yield Text.assemble((f"need {number}   ", "dim"), plain(wish))
+        yield Text.assemble((f"need {number}   ", "dim"), clean_text(wish))
     if (choice := narrowing.servers) is not None and choice.left_out:
         every = len(choice.servers) + len(choice.left_out)
         yield Text.assemble(
-            ("servers  ", "dim"), plain(f"{', '.join(choice.servers)} of {every}, chosen by {choice.by}")
+            ("servers  ", "dim"), clean_text(f"{', '.join(choice.servers)} of {every}, chosen by {choice.by}")
         )
         if choice.widened:
-            yield Text.assemble(("widened  ", "dim"), plain(f"by {', '.join(choice.widened)}"))
+            yield Text.assemble(("widened  ", "dim"), clean_text(f"by {', '.join(choice.widened)}"))
     how = "words and meaning" if shortlist.dense else "words alone"
     yield Text.assemble(
         ("found    ", "dim"),
@@ -94,16 +156,16 @@ def _overview(narrowing: Narrowing) -> Iterator[Text]:
     )
 
 
-def _need_line(need: Need) -> Text:
+def _format_need(need: Need) -> Text:
     verdicts = {"tool": "a tool is needed", "none": "no tool is needed", "unclear": "unclear"}
     return Text.assemble(
         ("need     ", "dim"),
         (verdicts[need.verdict], f"bold {VERDICT_COLOURS[need.verdict]}"),
-        f" ({need.score:.0%})" + "".join(f"; {plain(reason)}" for reason in need.reasons),
+        f" ({need.score:.0%})" + "".join(f"; {clean_text(reason)}" for reason in need.reasons),
     )
 
 
-def _signals(signals: Signals) -> Iterator[str]:
+def _describe_signals(signals: Signals) -> Iterator[str]:
     """What was read off the request, in words."""
     if signals.language != "en":
         yield f"language {signals.language}"
@@ -118,36 +180,36 @@ def _signals(signals: Signals) -> Iterator[str]:
 
 
 def _show_offered(narrowing: Narrowing, *, explain: bool) -> None:
-    screen = output()
+    screen = get_output()
     offered = narrowing.shortlist.offered
     if not offered:
         screen.print(Text("No tool is offered.", style="yellow"))
         return
     several = len(narrowing.shortlist.needs) > 1
-    made = table(
+    made = build_table(
         None, "offered", "score", "sure", "speed", "made of", *(["need"] if several else []), "because"
     )
     largest = max(candidate.score for candidate in offered)
     width = max(min(BAR_WIDTH, screen.width // 5), 6)
     for candidate in offered:
         made.add_row(
-            Text(plain(candidate.tool), style="bold"),
+            Text(clean_text(candidate.tool), style="bold"),
             f"{candidate.score:.2f}",
             candidate.confidence,
-            _speed(candidate),
-            bar(candidate, largest, width=width, coloured=screen.is_terminal),
+            _format_speed(candidate),
+            draw_score_bar(candidate, largest, width=width, coloured=screen.is_terminal),
             *([str(candidate.need + 1)] if several else []),
-            Text(plain(reasons(candidate, all_of_them=explain)), style="dim"),
+            Text(clean_text(format_reasons(candidate, all_of_them=explain)), style="dim"),
         )
     screen.print(made)
-    screen.print(_legend(offered, coloured=screen.is_terminal))
+    screen.print(_format_legend(offered, coloured=screen.is_terminal))
 
 
-def _speed(candidate: Candidate) -> str:
+def _format_speed(candidate: Candidate) -> str:
     return candidate.latency.replace("_", " ")
 
 
-def bar(candidate: Candidate, largest: float, *, width: int = BAR_WIDTH, coloured: bool) -> Text:
+def draw_score_bar(candidate: Candidate, largest: float, *, width: int = BAR_WIDTH, coloured: bool) -> Text:
     """The score as a bar, one stretch for each signal that added to it."""
     line = Text(no_wrap=True, overflow="crop")
     drawn, so_far = 0, 0.0
@@ -162,7 +224,7 @@ def bar(candidate: Candidate, largest: float, *, width: int = BAR_WIDTH, coloure
     return line
 
 
-def reasons(candidate: Candidate, *, all_of_them: bool) -> str:
+def format_reasons(candidate: Candidate, *, all_of_them: bool) -> str:
     """The parts of the score that have something to say, or all of them."""
     said = [
         f"{part.signal} {part.points:+.2f}" + (f" ({part.note})" if part.note else "")
@@ -172,7 +234,7 @@ def reasons(candidate: Candidate, *, all_of_them: bool) -> str:
     return ", ".join(said)
 
 
-def _legend(candidates: Sequence[Candidate], *, coloured: bool) -> Text:
+def _format_legend(candidates: Sequence[Candidate], *, coloured: bool) -> Text:
     line = Text()
     signals = dict.fromkeys(part.signal for candidate in candidates for part in candidate.parts)
     for signal in signals:
@@ -183,39 +245,157 @@ def _legend(candidates: Sequence[Candidate], *, coloured: bool) -> Text:
 
 
 def _show_effects(router: Router, narrowing: Narrowing) -> None:
-    """What each offered tool does to the world, and how certain that is, as on its own page."""
+    """Show the effect of each offered tool, whether it is certain, and why."""
     cards = [router.tools.get(candidate.tool) for candidate in narrowing.shortlist.offered]
-    made = table("effects", "tool", "effect", "certain", "why")
+    made = build_table("effects", "tool", "effect", "certain", "why")
     for card in cards:
         if card is not None:
-            certain = certainty_of(card)
+            certain = get_certainty(card)
             made.add_row(
-                Text(plain(card.key)),
-                effect_text(card),
+                Text(clean_text(card.key)),
+                style_effect(card),
                 "yes" if certain.value else "no",
-                Text(plain(certain.reason or card.effect.reason), style="dim"),
+                Text(clean_text(certain.reason or card.effect.reason), style="dim"),
             )
     if made.row_count:
-        output().print(made)
+        get_output().print(made)
 
 
 def _show_rest(narrowing: Narrowing) -> None:
-    screen = output()
+    screen = get_output()
     losers = [candidate for candidate in narrowing.shortlist.candidates if not candidate.offered]
     if losers:
-        made = table("not offered", "tool", "score", "sure", "speed", "why not", "made of")
+        made = build_table("not offered", "tool", "score", "sure", "speed", "why not", "made of")
         for candidate in losers:
             made.add_row(
-                Text(plain(candidate.tool)),
+                Text(clean_text(candidate.tool)),
                 f"{candidate.score:.2f}",
                 candidate.confidence,
-                _speed(candidate),
-                Text(plain(candidate.lost)),
-                Text(plain(reasons(candidate, all_of_them=True)), style="dim"),
+                _format_speed(candidate),
+                Text(clean_text(candidate.lost)),
+                Text(clean_text(format_reasons(candidate, all_of_them=True)), style="dim"),
             )
         screen.print(made)
     if narrowing.shortlist.hidden:
-        made = table("hidden", "tool", "by", "reason")
+        made = build_table("hidden", "tool", "by", "reason")
         for hidden in narrowing.shortlist.hidden:
-            made.add_row(Text(plain(hidden.tool)), Text(plain(hidden.rule)), Text(plain(hidden.reason)))
+            made.add_row(
+                Text(clean_text(hidden.tool)), Text(clean_text(hidden.rule)), Text(clean_text(hidden.reason))
+            )
         screen.print(made)
+
+
+def show_reasons(*, tool: str, request: tuple[str, ...], **options: Any) -> int:
+    """Say why TOOL is or is not offered for REQUEST."""
+    text = " ".join(request)
+    loaded = read_settings(CommonOptions(options["config"], options["servers"], options["as_json"]))
+
+    async def work() -> int:
+        async with open_router(loaded) as router:
+            await connect_servers(router, wait=options["wait"])
+            offered, sentences = await explain_tool(router, tool, text)
+            if options["as_json"]:
+                print_json(
+                    {"tool": tool, "offered": offered, "because": [clean_text(line) for line in sentences]}
+                )
+            else:
+                print_lines([clean_text(line) for line in sentences])
+            return 0 if offered else 1
+
+    return run_async(work)
+
+
+async def explain_tool(
+    router: Router, tool: str, text: str, route: Route | None = None
+) -> tuple[bool, list[str]]:
+    """Whether it is offered for `text`, or was for the request of `route`; and the sentences that say why."""
+    card = router.tools.find(tool)
+    if card is None:
+        return False, list(_explain_missing(router, tool))
+    narrowing = await _narrow_again(router, text, card.key, route)
+    hidden = next((entry for entry in narrowing.shortlist.hidden if entry.tool == card.key), None)
+    if hidden is not None:
+        return False, [_explain_hidden(hidden)]
+    found = next((one for one in narrowing.shortlist.candidates if one.tool == card.key), None)
+    was_offered = route is not None and card.key in route.packet.context.available_tools
+    if was_offered and (found is None or not found.offered):
+        earlier = f"{card.key} is offered: an earlier request of this conversation or a second look added it."
+        return True, [earlier]
+    choice = narrowing.servers
+    if choice is not None and card.server in choice.left_out:
+        return False, list(_explain_left_out(card.key, card.server, choice))
+    if found is None:
+        return False, [f"{card.key} was not considered: the request is empty."]
+    return found.offered, list(_explain_considered(found, narrowing))
+
+
+async def _narrow_again(router: Router, text: str, tool: str, route: Route | None) -> Narrowing:
+    """What speaks for and against the tool; for a request that was made, among the servers it had."""
+    if route is None or route.narrowing is None:
+        return await narrow(router, text, about=tool)
+    history = route.packet.context.history
+    return await narrow(router, text, about=tool, history=history, servers=route.narrowing.servers)
+
+
+def _explain_missing(router: Router, tool: str) -> Iterator[str]:
+    """Why a tool is not in the catalog: held back, switched off, refused, its server away, or unknown."""
+    if away := absent(ToolCall(name=tool, arguments={}), router.catalog, router.servers.statuses):
+        yield f"{away.tool} is not offered: {away.reason}."
+        yield repeat_options(away.fix)
+        return
+    yield f"No tool is called {tool!r}."
+    if near := router.tools.near(tool):
+        yield "Did you mean " + ", ".join(near) + "?"
+
+
+def _explain_hidden(hidden: HiddenTool) -> str:
+    return f"{hidden.tool} is hidden by {hidden.rule}: {hidden.reason}."
+
+
+def _explain_left_out(tool: str, server: str, choice: ServerChoice) -> Iterator[str]:
+    yield f"{tool} is not offered: of many servers a few were chosen for the request, and {server} was not."
+    yield f"Chosen by {choice.by}: {', '.join(choice.servers)}" + (
+        f" ({choice.reasoning})." if choice.reasoning else "."
+    )
+    if choice.widened:
+        yield f"Later requests of the conversation widened the choice by {', '.join(choice.widened)}."
+    yield 'Naming the server in the request lets it in; smart_routing.mode = "off" keeps all.'
+
+
+def _explain_considered(found: Candidate, narrowing: Narrowing) -> Iterator[str]:
+    offered = narrowing.shortlist.offered
+    if found.offered:
+        place = [one.tool for one in offered].index(found.tool) + 1
+        yield f"{found.tool} is offered, number {place} of {len(offered)}, with a score of {found.score:.2f}."
+    else:
+        yield f"{found.tool} is not offered: {found.lost}."
+    yield f"Its score is made of {_format_score(found)}."
+    if not found.offered and offered:
+        yield from _compare_with(found, offered[-1] if found.need != offered[0].need else offered[0])
+    if narrowing.need.verdict == "none":
+        yield "Besides, the request seems to need no tool: " + "; ".join(narrowing.need.reasons) + "."
+
+
+def _format_score(candidate: Candidate) -> str:
+    said = [
+        f"{part.signal} {part.points:+.2f}" + (f" ({part.note})" if part.note else "")
+        for part in candidate.parts
+    ]
+    return ", ".join(said) or "nothing: no signal speaks for it"
+
+
+def _compare_with(found: Candidate, winner: Candidate) -> Iterator[str]:
+    """By which signals another tool did better."""
+    own = _sum_by_signal(found)
+    gains = {signal: points - own.get(signal, 0.0) for signal, points in _sum_by_signal(winner).items()}
+    ahead = sorted((item for item in gains.items() if item[1] >= 0.01), key=lambda item: -item[1])
+    if ahead:
+        by = ", ".join(f"{signal} (by {points:.2f})" for signal, points in ahead[:3])
+        yield f"{winner.tool}, which is offered, scored {winner.score:.2f}: it is ahead in {by}."
+
+
+def _sum_by_signal(candidate: Candidate) -> dict[str, float]:
+    points: dict[str, float] = {}
+    for part in candidate.parts:
+        points[part.signal] = points.get(part.signal, 0.0) + part.points
+    return points

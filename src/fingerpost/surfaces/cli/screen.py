@@ -10,7 +10,7 @@ import click
 
 from fingerpost.catalog import visible
 from fingerpost.redaction import scrub
-from fingerpost.surfaces.cli.colour import is_wanted
+from fingerpost.surfaces.cli.streams import is_colour_wanted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
 PIPE_WIDTH = 160
 
 
-def output() -> Console:
+def get_output() -> Console:
     """The person's terminal, or a pipe of fixed width."""
-    return _console(stderr=False)
+    return _open_console(stderr=False)
 
 
-def errors_to() -> Console:
+def get_error_output() -> Console:
     """Where progress and warnings go, so that stdout stays clean for pipes."""
-    return _console(stderr=True)
+    return _open_console(stderr=True)
 
 
-def _console(*, stderr: bool) -> Console:
+def _open_console(*, stderr: bool) -> Console:
     from rich.console import Console
 
-    styles = "auto" if is_wanted() else None
+    styles = "auto" if is_colour_wanted() else None
     console = Console(stderr=stderr, color_system=styles, markup=False, highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = PIPE_WIDTH
     return console
 
 
-def plain(text: str) -> str:
+def clean_text(text: str) -> str:
     """`text` on one line, without secrets and without control characters.
 
     Names and descriptions come from servers: an escape sequence in one could
@@ -49,20 +49,20 @@ def plain(text: str) -> str:
     return visible(" ".join(scrub(text).split()))
 
 
-def first_sentence(text: str, limit: int = 100) -> str:
+def cut_sentence(text: str, limit: int = 100) -> str:
     """The beginning of a description, for one cell of a table."""
-    line = plain(text)
+    line = clean_text(text)
     sentence, dot, _ = line.partition(". ")
     short = sentence + dot.strip()
     return short if len(short) <= limit else short[: limit - 1].rstrip() + "…"
 
 
-def count(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """`1 tool`, `2 tools`."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
-def table(title: str | None, *columns: str) -> Table:
+def build_table(title: str | None, *columns: str) -> Table:
     """A table in the house style: no box drawing, so that it pastes well."""
     from rich import box
     from rich.table import Table

@@ -38,7 +38,7 @@ def serve(**options: Any) -> Any:
       fingerpost serve --port 9000 --mode all
       fingerpost keys add laptop && fingerpost serve --host 0.0.0.0
     """
-    return run("serve:serve_gateway", **options)
+    return run("services:serve_gateway", **options)
 
 
 @click.command()
@@ -57,7 +57,7 @@ def console(**options: Any) -> Any:
       fingerpost console
       fingerpost console --open
     """
-    return run("serve:print_console_link", **options)
+    return run("services:print_console_link", **options)
 
 
 @click.command()
@@ -76,7 +76,7 @@ def stdio(**options: Any) -> Any:
       fingerpost stdio --servers mcp.json
       fingerpost stdio --profile support
     """
-    return run("serve:serve_stdio_client", **options)
+    return run("services:serve_stdio_client", **options)
 
 
 @click.command()
@@ -92,7 +92,7 @@ def discord(**options: Any) -> Any:
     Examples:
       fingerpost discord --servers mcp.json
     """
-    return run("discord:run_discord_bot", **options)
+    return run("services:run_discord_bot", **options)
 
 
 @click.command()
@@ -124,7 +124,7 @@ def install(**options: Any) -> Any:
       fingerpost install vscode --profile support
       fingerpost install cursor --undo
     """
-    return run("install:install_client", **options)
+    return run("client_install:install_client", **options)
 
 
 KEY_VARIABLE: Final = "FINGERPOST_BUILTIN_KEY"
@@ -185,7 +185,7 @@ def profiles(ctx: click.Context, **options: Any) -> Any:
       fingerpost profiles add v0.3 v1 kb       tool sets by API version
       fingerpost profiles check                what is wrong with the files
     """
-    return None if ctx.invoked_subcommand is not None else run("profiles:list_profiles", **options)
+    return None if ctx.invoked_subcommand is not None else run("config:list_profiles", **options)
 
 
 @profiles.command("list")
@@ -197,7 +197,7 @@ def profiles_list(**options: Any) -> Any:
     Example:
       fingerpost profiles list --json
     """
-    return run("profiles:list_profiles", **options)
+    return run("config:list_profiles", **options)
 
 
 @profiles.command("show")
@@ -213,7 +213,7 @@ def profiles_show(**options: Any) -> Any:
       fingerpost profiles show researcher
       fingerpost profiles show v0.3 --prompt
     """
-    return run("profiles:show_profile", **options)
+    return run("config:show_profile", **options)
 
 
 @profiles.command("check")
@@ -225,7 +225,7 @@ def profiles_check(**options: Any) -> Any:
     Example:
       fingerpost profiles check --config team/fingerpost.toml
     """
-    return run("profiles:check_profiles", **options)
+    return run("config:check_profiles", **options)
 
 
 @profiles.command("add")
@@ -243,7 +243,7 @@ def profiles_add(**options: Any) -> Any:
       fingerpost profiles add v0.3 v1 kb
       fingerpost profiles add researcher
     """
-    return run("profiles:add_profiles", **options)
+    return run("config:add_profiles", **options)
 
 
 EFFECTS = ("read", "write", "destroy")

@@ -95,7 +95,7 @@ def eval_predict(**options: Any) -> Any:
       fingerpost eval predict --tools tools.jsonl --queries queries.jsonl --out predictions.jsonl
       fingerpost eval predict --tools tools.jsonl --queries queries.jsonl --out - --limit 100 --lexical
     """
-    return run("eval:write_set_predictions", **options)
+    return run("evals:write_set_predictions", **options)
 
 
 @eval_.command("report")
@@ -123,7 +123,7 @@ def eval_report(**options: Any) -> Any:
       fingerpost eval report --queries queries.jsonl now.jsonl --least recall@5=0.8 --most ms_p50=10
       fingerpost eval report --queries queries.jsonl now.jsonl --keep "our tools"
     """
-    return run("eval:report_predictions", **options)
+    return run("evals:report_predictions", **options)
 
 
 @eval_.command("own")
@@ -147,7 +147,7 @@ def eval_own(**options: Any) -> Any:
       fingerpost eval own --out mine --servers mcp.json
       fingerpost eval own --compare --servers mcp.json
     """
-    return run("eval:make_own_set", **options)
+    return run("evals:make_own_set", **options)
 
 
 @eval_.command("shadow")
@@ -173,7 +173,7 @@ def eval_shadow(**options: Any) -> Any:
       fingerpost eval shadow --servers mcp.json --set narrow.max_tools=8
       fingerpost eval shadow --requests requests.txt --set flags.dense_scores=false
     """
-    return run("eval:compare_settings", **options)
+    return run("evals:compare_settings", **options)
 
 
 @click.command()
@@ -216,7 +216,7 @@ def import_(**options: Any) -> Any:
       fingerpost import
       fingerpost import --write mcp.json
     """
-    return run("import_:import_servers", **options)
+    return run("client_import:import_servers", **options)
 
 
 @click.group()
@@ -275,7 +275,7 @@ def completion(**options: Any) -> Any:
       fingerpost completion zsh >> ~/.zshrc
       fingerpost completion fish > ~/.config/fish/completions/fingerpost.fish
     """
-    return run("completion:print_completion", **options)
+    return run("main:print_completion", **options)
 
 
 _seen_option = click.option(

@@ -1,8 +1,4 @@
-"""The three streams every program is given, made fit to be used whatever they are.
-
-A shell can leave one out (`>&-`), a locale can lack letters for a tool's name. Neither is
-a reason to end a command, so it is dealt with once, before any command begins.
-"""
+"""Standard streams: replace missing ones, write unsupported characters as escapes, add colour."""
 
 from __future__ import annotations
 
@@ -11,34 +7,36 @@ import os
 import sys
 from typing import Final, TextIO, cast
 
+import click
+
 STANDARD: Final = 3  # descriptors: stdin, stdout, stderr
 
 
-def make_usable() -> None:
+def make_streams_usable() -> None:
     """What is missing reads as empty and is written nowhere; letters a stream lacks are written out."""
-    _take_places()
+    _reserve_descriptors()
     if cast("TextIO | None", sys.stdin) is None:
-        sys.stdin = _nowhere("r")
+        sys.stdin = _open_null("r")
     if cast("TextIO | None", sys.stdout) is None:
-        sys.stdout = _nowhere("w")
+        sys.stdout = _open_null("w")
     if cast("TextIO | None", sys.stderr) is None:
-        sys.stderr = _nowhere("w")
+        sys.stderr = _open_null("w")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
-def go_nowhere() -> None:
+def discard_output() -> None:
     """What is still to be written to stdout, at the end of the program too, is not."""
-    sys.stdout = _nowhere("w")
+    sys.stdout = _open_null("w")
 
 
-def be_silent() -> None:
+def discard_errors() -> None:
     """The same for stderr."""
-    sys.stderr = _nowhere("w")
+    sys.stderr = _open_null("w")
 
 
-def _take_places() -> None:
+def _reserve_descriptors() -> None:
     """Let no other file get the number of a missing stream: what is printed would be written into it."""
     for number in range(STANDARD):
         try:
@@ -48,5 +46,15 @@ def _take_places() -> None:
             os.set_inheritable(opened, True)  # noqa: FBT003 - its one parameter has no name
 
 
-def _nowhere(mode: str) -> TextIO:
+def _open_null(mode: str) -> TextIO:
     return cast("TextIO", open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123 - it stays open
+
+
+def is_colour_wanted() -> bool:
+    """Whether anything may be coloured, bold or dim. An empty `NO_COLOR` says nothing."""
+    return not os.environ.get("NO_COLOR")
+
+
+def style_text(text: str, *, fg: str | None = None, bold: bool | None = None, dim: bool | None = None) -> str:
+    """`text` for a terminal, and as it is for somebody who wants no colour."""
+    return click.style(text, fg=fg, bold=bold, dim=dim) if is_colour_wanted() else text

@@ -1,24 +1,232 @@
-"""`fingerpost trace ID`: the journey of one call or packet, drawn as a tree; `fingerpost breakers`."""
+"""`fingerpost trace`, `breakers` and `insight`: recorded events as a tree, and figures over time."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import singledispatch
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import click
+from rich.text import Text
+from rich.tree import Tree
 
-from fingerpost.events import BreakerMoved, SubagentBegan, encode
+from fingerpost.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    AttemptFinished,
+    AttemptStarted,
+    BreakerMoved,
+    CallEvent,
+    CallFinished,
+    CallPrepared,
+    CallReceived,
+    CallRefused,
+    CallReplayed,
+    CallRuled,
+    Event,
+    FallbackTaken,
+    PacketReceived,
+    RequestNarrowed,
+    ResultDigested,
+    SubagentBegan,
+    SubagentEnded,
+    encode,
+    unfinished_attempts,
+)
+from fingerpost.frozen import frozen
+from fingerpost.insight import Ledger
 from fingerpost.records.codec import to_plain
-from fingerpost.surfaces.cli.house import with_store
-from fingerpost.surfaces.cli.journey import draw
-from fingerpost.surfaces.cli.screen import output, plain, print_json, table
+from fingerpost.surfaces.cli.common import (
+    CommonOptions,
+    open_any_router,
+    read_settings,
+    run_async,
+    run_on_store,
+)
+from fingerpost.surfaces.cli.screen import build_table, clean_text, get_output, print_json
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator
 
-    from fingerpost.events import Event
+    from rich.table import Table
+
+    from fingerpost.insight import Figures
+    from fingerpost.insight.figures import Counted
     from fingerpost.settings import Settings
     from fingerpost.store import Store
+
+
+LONGEST = 120
+UNKNOWN = "began and never ended: whether it took effect is unknown"
+
+
+@frozen(kw_only=False)
+class TraceStep:
+    """One line of the tree, with what belongs under it."""
+
+    what: str
+    text: str
+    style: str = ""
+    under: tuple[TraceStep, ...] = ()
+
+
+def draw_trace(
+    identity: str, events: Sequence[Event], children: Mapping[str, Sequence[Event]] = MappingProxyType({})
+) -> Tree:
+    """The journey under this id, in the order things happened; `children` are its subagents', by packet."""
+    root = Tree(Text(identity, style="bold"))
+    _add_events(root, identity, events, dict(children))
+    return root
+
+
+def _add_events(
+    root: Tree, identity: str, events: Sequence[Event], children: dict[str, Sequence[Event]]
+) -> None:
+    branches: dict[str, Tree] = {identity: root}
+    for event in events:
+        call_id = event.call_id if isinstance(event, CallEvent) else identity
+        if call_id not in branches:
+            branches[call_id] = root.add(Text(call_id, style="bold"))
+        if isinstance(event, SubagentBegan):
+            _add_subagent(root, event, children)
+        elif (step := _describe(event)) is not None:
+            _add_step(branches[call_id], step)
+    for lost in unfinished_attempts(events):
+        _add_step(
+            branches[lost.call_id],
+            TraceStep("attempt", f"{lost.tool}, attempt {lost.number} {UNKNOWN}", "red"),
+        )
+
+
+def _add_subagent(root: Tree, event: SubagentBegan, children: dict[str, Sequence[Event]]) -> None:
+    """A subagent's own journey, at the place where it began: once, though it may have gone on later."""
+    events = children.pop(event.child, None)
+    if events is None:
+        _add_step(root, TraceStep("subagent", f"{event.child}: see `fingerpost trace {event.child}`", "dim"))
+        return
+    branch = root.add(Text.assemble(("subagent ", "bold"), (event.child, "bold cyan")))
+    _add_events(branch, event.child, events, children)
+
+
+def _add_step(branch: Tree, step: TraceStep) -> None:
+    leaf = branch.add(Text.assemble((f"{step.what} ", "bold"), (clean_text(step.text)[:LONGEST], step.style)))
+    for below in step.under:
+        _add_step(leaf, below)
+
+
+@singledispatch
+def _describe(event: Event) -> TraceStep | None:
+    return TraceStep(event.kind.replace("_", " "), event.summary(), "dim")
+
+
+@_describe.register
+def _(event: AttemptStarted) -> TraceStep | None:
+    return None  # told by its end
+
+
+@_describe.register
+def _(event: PacketReceived) -> TraceStep | None:
+    parent = event.packet.header.parent_id
+    return TraceStep(
+        "asked", event.summary(), under=(TraceStep("on behalf of", parent, "dim"),) if parent else ()
+    )
+
+
+@_describe.register
+def _(event: SubagentEnded) -> TraceStep | None:
+    return TraceStep("subagent ended", f"{event.summary()}, {event.milliseconds:.0f} ms", "cyan")
+
+
+@_describe.register
+def _(event: RequestNarrowed) -> TraceStep | None:
+    narrowing = event.narrowing
+    reasons = (TraceStep("because", reason, "dim") for reason in narrowing.need.reasons)
+    tools = (
+        TraceStep(
+            clean_text(one.tool),
+            f"{one.score:.2f}: " + ", ".join(f"{part.signal} {part.points:+.2f}" for part in one.parts),
+        )
+        for one in narrowing.shortlist.offered
+    )
+    told = f"need {narrowing.need.verdict} ({narrowing.need.score:.0%}), fit {narrowing.shortlist.fit:.0%}"
+    return TraceStep("narrowed", told, under=(*reasons, *tools))
+
+
+@_describe.register
+def _(event: CallReceived) -> TraceStep | None:
+    by = (TraceStep("by", event.caller, "dim"),) if event.caller else ()
+    return TraceStep("asked", f"{event.name} {_format_json(event.arguments)}", under=by)
+
+
+@_describe.register
+def _(event: CallPrepared) -> TraceStep | None:
+    repairs = tuple(
+        TraceStep(
+            f"repaired ({repair.kind})",
+            f"{repair.path}: {_format_json(repair.before)} → {_format_json(repair.after)}  {repair.reason}",
+            "yellow",
+        )
+        for repair in event.repairs
+    )
+    return TraceStep("call", f"{event.tool} {_format_json(event.arguments)}", under=repairs)
+
+
+@_describe.register
+def _(event: CallRefused) -> TraceStep | None:
+    return TraceStep("refused", event.summary(), "red")
+
+
+@_describe.register
+def _(event: CallRuled) -> TraceStep | None:
+    return TraceStep("policy", f"{event.verdict}: {event.reason} ({event.rule})")
+
+
+@_describe.register(ApprovalRequested)
+@_describe.register(ApprovalDecided)
+def _(event: Event) -> TraceStep | None:
+    return TraceStep("approval", event.summary(), "yellow")
+
+
+@_describe.register
+def _(event: AttemptFinished) -> TraceStep | None:
+    made = event.attempt
+    notes = [f"waited {made.waited_ms:.0f} ms"] if made.waited_ms >= 1 else []
+    notes += [f"from the cache, {made.age_ms / 1000:.1f} s old"] if made.cached else []
+    note = f" ({', '.join(notes)})" if notes else ""
+    return TraceStep("attempt", event.summary() + note, "" if made.error is None else "red")
+
+
+@_describe.register
+def _(event: FallbackTaken) -> TraceStep | None:
+    return TraceStep("fallback", event.summary(), "yellow")
+
+
+@_describe.register
+def _(event: CallReplayed) -> TraceStep | None:
+    return TraceStep("replayed", event.summary(), "yellow")
+
+
+@_describe.register
+def _(event: ResultDigested) -> TraceStep | None:
+    under = [TraceStep("left out", note, "yellow") for note in event.dropped]
+    if event.handle:
+        under.append(TraceStep("the rest", f"fingerpost result {event.handle}", "dim"))
+    return TraceStep("digest", event.summary(), under=tuple(under))
+
+
+@_describe.register
+def _(event: CallFinished) -> TraceStep | None:
+    took = f"{event.summary()} in {event.milliseconds:.0f} ms"
+    return TraceStep("finished", took, "green" if event.success else "red")
+
+
+def _format_json(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
 
 PAGE = 1_000
 DEEPEST = 5  # subagents of subagents
@@ -33,7 +241,7 @@ def show_trace(*, identity: str, config: Path | None, servers: Path | None, as_j
         from fingerpost.router.elsewhere import record_interrupted
 
         await record_interrupted(store)
-        events = await events_of(store, identity)
+        events = await read_events(store, identity)
         if not events:
             click.echo(f"Nothing is recorded under {identity}.", err=True)
             return 1
@@ -41,46 +249,49 @@ def show_trace(*, identity: str, config: Path | None, servers: Path | None, as_j
             click.echo("[" + ",\n ".join(encode(event).decode() for event in events) + "]")
             return 0
 
-        output().print(draw(identity, events, await children_of(store, events)))
+        get_output().print(draw_trace(identity, events, await read_children(store, events)))
         return 0
 
-    return with_store(config, servers, work)
+    return run_on_store(config, servers, work)
 
 
 def show_breakers(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
     """Show the circuit breaker of every server that ever had one move, newest state first."""
 
     async def work(store: Store, _: Settings) -> int:
-        recorded = _read(store, kinds=("breaker_moved",))
+        recorded = _read_journal(store, kinds=("breaker_moved",))
         newest = {event.server: event async for event in recorded if isinstance(event, BreakerMoved)}
         moved = sorted(newest.values(), key=lambda event: event.at, reverse=True)
         if as_json:
             print_json([to_plain(event) for event in moved])
             return 0
-        made = table(f"{len(moved)} breakers have moved", "server", "state", "since", "because")
+        made = build_table(f"{len(moved)} breakers have moved", "server", "state", "since", "because")
         for event in moved:
             made.add_row(
-                plain(event.server), event.state, f"{event.at:%Y-%m-%d %H:%M:%S}", plain(event.reason)
+                clean_text(event.server),
+                event.state,
+                f"{event.at:%Y-%m-%d %H:%M:%S}",
+                clean_text(event.reason),
             )
-        output().print(made)
+        get_output().print(made)
         return 0
 
-    return with_store(config, servers, work)
+    return run_on_store(config, servers, work)
 
 
-async def events_of(store: Store, identity: str) -> list[Event]:
+async def read_events(store: Store, identity: str) -> list[Event]:
     """All events under this id; a call inside a packet is found by its own id, too."""
-    found = [event async for event in _read(store, packet_id=identity)]
+    found = [event async for event in _read_journal(store, packet_id=identity)]
     if found:
         return found
-    async for event in _read(store, kinds=("call_received",)):
+    async for event in _read_journal(store, kinds=("call_received",)):
         if getattr(event, "call_id", None) == identity:
-            whole = _read(store, packet_id=event.packet_id)
+            whole = _read_journal(store, packet_id=event.packet_id)
             return [one async for one in whole if getattr(one, "call_id", None) == identity]
     return []
 
 
-async def children_of(store: Store, events: Sequence[Event]) -> dict[str, Sequence[Event]]:
+async def read_children(store: Store, events: Sequence[Event]) -> dict[str, Sequence[Event]]:
     """The events of every subagent these tell of, and of theirs, by packet: as many as are drawn."""
     found: dict[str, Sequence[Event]] = {}
     level: Sequence[Event] = events
@@ -88,12 +299,12 @@ async def children_of(store: Store, events: Sequence[Event]) -> dict[str, Sequen
         begun = dict.fromkeys(event.child for event in level if isinstance(event, SubagentBegan))
         new = [child for child in begun if child not in found][: MOST_CHILDREN - len(found)]
         for child in new:
-            found[child] = [event async for event in _read(store, packet_id=child)]
+            found[child] = [event async for event in _read_journal(store, packet_id=child)]
         level = [event for child in new for event in found[child]]
     return found
 
 
-async def _read(
+async def _read_journal(
     store: Store, *, packet_id: str | None = None, kinds: tuple[str, ...] | None = None
 ) -> AsyncGenerator[Event]:
     """The journal from its beginning, a page at a time."""
@@ -102,3 +313,57 @@ async def _read(
         for entry in page:
             yield entry.event
         seq = page[-1].seq
+
+
+def show_figures(*, hours: float, **options: Any) -> int:
+    """Show figures of the last hours: requests, failures, fallbacks, tokens, time, and rollouts."""
+    loaded = read_settings(CommonOptions(options["config"], options["servers"], options["as_json"]))
+
+    async def work() -> int:
+        async with open_any_router(loaded) as router:
+            found = await Ledger(router.store, router.live).figures(hours=hours)
+            _print_figures(found, as_json=options["as_json"])
+            return 0
+
+    return run_async(work)
+
+
+def _print_figures(found: Figures, *, as_json: bool) -> None:
+    if as_json:
+        print_json(to_plain(found))
+        return
+    whole = build_table(None, "figure", "value")
+    for name, value in _format_figures(found.totals):
+        whole.add_row(name, value)
+    get_output().print(whole)
+    by_rollout: dict[str, dict[str, Counted]] = {}
+    for one in found.rollouts:
+        by_rollout.setdefault(one.rollout, {})[one.arm] = one.figures
+    for rollout, arms in by_rollout.items():
+        made: Table = build_table(f"rollout {clean_text(rollout)}", "figure", *arms)
+        columns = [dict(_format_figures(figures)) for figures in arms.values()]
+        for name in columns[0]:
+            made.add_row(name, *(column[name] for column in columns))
+        get_output().print(made)
+
+
+def _format_figures(counted: Counted) -> Iterator[tuple[str, str]]:
+    whole = counted.stages.get("whole")
+    ended = sum(counted.outcomes.values())
+    yield "requests", f"{counted.requests:,}"
+    yield "needed no tool, unclear", f"{counted.no_tool:,}, {counted.unclear:,} of {counted.judged:,}"
+    yield "tools spared", _format_percent(counted.reduction)
+    yield "answered", f"{counted.outcomes.get('answered', 0):,} of {ended:,}"
+    yield "failed requests", f"{counted.outcomes.get('failed', 0):,}"
+    yield "failed calls", f"{counted.failed_calls:,} of {counted.calls:,}"
+    yield "recovered by a fallback", f"{counted.recovered:,} of {counted.fallbacks:,}"
+    yield "cut results", f"{counted.truncated:,} of {counted.digested:,}"
+    yield "tokens read and written", f"{counted.prompt_tokens:,} and {counted.completion_tokens:,}"
+    yield "time, median and 95 %", f"{whole.p50:,.0f} and {whole.p95:,.0f} ms" if whole else "-"
+    yield "exclusive tool asked for", f"{counted.exclusive_asked:,}"
+    taken = f"{counted.exclusive_offered:,}, {counted.exclusive_taken:,}, {counted.exclusive_succeeded:,}"
+    yield "and offered, taken, succeeded", taken
+
+
+def _format_percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.0%}"

@@ -1,8 +1,8 @@
-"""What every command shares: its options, reading the settings, opening the router, connecting."""
+"""Shared by the commands: read settings, open the store or the router, connect servers."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,16 +12,18 @@ import click
 
 from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
+from fingerpost.llm.tool_calls import read_arguments
 from fingerpost.records import ServerState
 from fingerpost.settings import Loaded, Settings, load
 from fingerpost.store import Store
-from fingerpost.surfaces.cli.colour import styled
 from fingerpost.surfaces.cli.options import OVERRIDES
-from fingerpost.surfaces.cli.screen import errors_to, plain
+from fingerpost.surfaces.cli.screen import clean_text, get_error_output
+from fingerpost.surfaces.cli.streams import style_text
 
 if TYPE_CHECKING:
     # The router loads the MCP library, a second of work that commands on the store alone need not pay.
     from fingerpost.router import Router
+
 
 R = TypeVar("R")
 
@@ -29,7 +31,7 @@ NOT_YET = (ServerState.IDLE, ServerState.CONNECTING)
 
 
 @frozen(kw_only=False)
-class Asked:
+class CommonOptions:
     """The options every command takes, as the person gave them."""
 
     config: Path | None
@@ -37,33 +39,33 @@ class Asked:
     as_json: bool
 
 
-def run(work: Callable[[], Coroutine[Any, Any, R]]) -> R:
+def run_async(work: Callable[[], Coroutine[Any, Any, R]]) -> R:
     """Run a command's work on an event loop of its own."""
     return anyio.run(work)
 
 
-def read_settings(asked: Asked) -> Loaded:
+def read_settings(asked: CommonOptions) -> Loaded:
     """The effective settings; what is odd but not wrong is said on stderr and passed over."""
     context = click.get_current_context(silent=True)
     overrides: dict[str, object] = {} if context is None else context.meta.get(OVERRIDES, {})
     loaded = load(config=asked.config, servers=asked.servers, overrides=overrides)
     for warning in loaded.warnings:
-        fix = f" (fix: {plain(warning.fix)})" if warning.fix else ""
-        click.echo(styled("warning: ", fg="yellow") + plain(str(warning)) + fix, err=True)
+        fix = f" (fix: {clean_text(warning.fix)})" if warning.fix else ""
+        click.echo(style_text("warning: ", fg="yellow") + clean_text(str(warning)) + fix, err=True)
     return loaded
 
 
-def with_store(
+def run_on_store(
     config: Path | None, servers: Path | None, work: Callable[[Store, Settings], Awaitable[R]]
 ) -> R:
     """What `work` finds or does on the store alone, for commands that need no server."""
-    settings = read_settings(Asked(config, servers, as_json=False)).settings
+    settings = read_settings(CommonOptions(config, servers, as_json=False)).settings
 
     async def opened() -> R:
         async with Store.open(settings.store.url, audit=settings.flags.audit) as store:
             return await work(store, settings)
 
-    return run(opened)
+    return run_async(opened)
 
 
 @asynccontextmanager
@@ -77,39 +79,39 @@ async def open_router(loaded: Loaded) -> AsyncGenerator[Router]:
             "run `fingerpost import` to find the servers of your other MCP clients, "
             "or switch on one of our own: `fingerpost builtin` lists them",
         )
-    async with any_router(loaded) as router:
+    async with open_any_router(loaded) as router:
         yield router
 
 
 @asynccontextmanager
-async def any_router(loaded: Loaded) -> AsyncGenerator[Router]:
+async def open_any_router(loaded: Loaded) -> AsyncGenerator[Router]:
     """The same, also where there is no server at all. Our own are loaded only where one is switched on."""
     if loaded.settings.builtin.enabled:
         from fingerpost.builtin import open_router as with_own_servers
 
         async with with_own_servers(loaded.specs, settings=loaded.settings) as router:
-            _follow(router, loaded)
+            _follow_profiles(router, loaded)
             yield router
         return
     from fingerpost.router import Router
 
     async with Router(loaded.specs, settings=loaded.settings) as router:
-        _follow(router, loaded)
+        _follow_profiles(router, loaded)
         yield router
 
 
-def _follow(router: Router, loaded: Loaded) -> None:
+def _follow_profiles(router: Router, loaded: Loaded) -> None:
     """Profiles that have files may change for as long as we run."""
     if loaded.profile_files is not None:
         router.follow_profiles(loaded.profile_files)
 
 
-async def connect(router: Router, *names: str, wait: float | None = None) -> None:
+async def connect_servers(router: Router, *names: str, wait: float | None = None) -> None:
     """Connect, and show on stderr who is still being waited for.
 
     After `wait` seconds whoever is still connecting is left to go on (None: until each has its answer).
     """
-    screen = errors_to()
+    screen = get_error_output()
     if not screen.is_terminal:
         await router.connect(*names, timeout=wait)
         return
@@ -120,7 +122,7 @@ async def connect(router: Router, *names: str, wait: float | None = None) -> Non
 
             async def show() -> None:
                 while True:
-                    status.update(Text(_waiting_for(router)))
+                    status.update(Text(_format_waiting(router)))
                     await anyio.sleep(0.1)
 
             group.start_soon(show)
@@ -128,8 +130,31 @@ async def connect(router: Router, *names: str, wait: float | None = None) -> Non
             group.cancel_scope.cancel()
 
 
-def _waiting_for(router: Router) -> str:
+def _format_waiting(router: Router) -> str:
     statuses = router.servers.statuses
     waiting = [status.name for status in statuses if status.state in NOT_YET]
-    names = ", ".join(plain(name) for name in waiting[:5]) + (" …" if len(waiting) > 5 else "")
+    names = ", ".join(clean_text(name) for name in waiting[:5]) + (" …" if len(waiting) > 5 else "")
     return f"connected {len(statuses) - len(waiting)} of {len(statuses)} servers, waiting for {names}"
+
+
+def read_pairs(pairs: Sequence[str]) -> dict[str, Any]:
+    """The arguments these pairs stand for; a later one wins."""
+    given: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip(":"):
+            message = f"{pair!r} is not KEY=VALUE"
+            raise click.BadParameter(message, param_hint="KEY=VALUE")
+        if key.endswith(":"):
+            given[key[:-1]] = _parse_json_value(pair, value)
+        else:
+            given[key] = value
+    return given
+
+
+def _parse_json_value(pair: str, value: str) -> Any:
+    parsed = read_arguments(f'{{"value": {value}}}')
+    if isinstance(parsed, str):
+        message = f"{pair}: {parsed}"
+        raise click.BadParameter(message, param_hint="KEY:=JSON")
+    return parsed["value"]

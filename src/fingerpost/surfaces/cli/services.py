@@ -1,14 +1,14 @@
-"""Running the gateway from the command line: what is said, and in which order things open.
-
-The port is open before any server is connected: `/healthz` answers from the
-start, and a client that comes early waits for the servers, not for us.
-"""
+"""`fingerpost serve`, `stdio`, `console` and `discord`: run the gateway or the Discord bot."""
 
 from __future__ import annotations
 
+import logging
+import signal
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -16,23 +16,28 @@ import anyio.to_thread
 import click
 
 from fingerpost.errors import ConfigError, StoreError
-from fingerpost.surfaces.cli.colour import styled
-from fingerpost.surfaces.cli.house import open_router
-from fingerpost.surfaces.cli.options import repeatable
-from fingerpost.surfaces.cli.screen import count, plain, print_json
+from fingerpost.surfaces.cli.common import CommonOptions, open_router, read_settings, run_async, run_on_store
+from fingerpost.surfaces.cli.options import repeat_options
+from fingerpost.surfaces.cli.screen import clean_text, format_count, print_json
+from fingerpost.surfaces.cli.streams import style_text
+from fingerpost.surfaces.discord.library import load
 from fingerpost.surfaces.gateway.methods import open_methods
 from fingerpost.surfaces.gateway.offers.modes import ROUTE, decide
 from fingerpost.surfaces.gateway.wire.audience import Listeners
 from fingerpost.surfaces.gateway.wire.stdio import serve_stdio
 from fingerpost.surfaces.serve import event_loop, serve
 from fingerpost.surfaces.web.access import check_exposure, open_gate
+from fingerpost.surfaces.web.access.addresses import reachable
 from fingerpost.surfaces.web.gate import Endpoint
 from fingerpost.surfaces.web.peers import is_started_by_tool
-from fingerpost.surfaces.web.tickets import make_ticket, sign_in_page
+from fingerpost.surfaces.web.tickets import make_ticket, read_address, sign_in_page
 
 if TYPE_CHECKING:
     from fingerpost.router import Router
-    from fingerpost.settings import Loaded
+    from fingerpost.settings import DiscordSettings, GatewaySettings, Loaded, Settings
+    from fingerpost.store import Store
+    from fingerpost.surfaces.discord.running import Arrived
+
 
 SETTLED_S = 60.0
 
@@ -54,15 +59,15 @@ def serve_until_stopped(
             def started(address: str) -> None:
                 reached_at = gateway.public_url or address
                 page = None if ticket is None else sign_in_page(reached_at, ticket)
-                _announce(address, loaded, page, as_json=as_json)
+                _print_endpoints(address, loaded, page, as_json=as_json)
                 if open_browser:
                     click.launch(page or reached_at)
 
             router.profiles.prefer(profile)
             note = check_exposure(gateway, has_keys=await router.store.keys.any_live())
             if note is not None:
-                click.echo(styled("note: ", fg="yellow") + note, err=True)
-            async with _connecting(router, quiet=as_json):
+                click.echo(style_text("note: ", fg="yellow") + note, err=True)
+            async with _connect_in_background(router, quiet=as_json):
                 await serve(
                     router,
                     host=gateway.host,
@@ -79,7 +84,7 @@ def serve_until_stopped(
                 )
         return 0
 
-    return _run(work)
+    return _run_loop(work)
 
 
 def serve_one_client(loaded: Loaded, *, profile: str | None) -> int:
@@ -97,25 +102,25 @@ def serve_one_client(loaded: Loaded, *, profile: str | None) -> int:
         audience = Listeners()
         async with (
             open_router(loaded) as router,
-            _connecting(router, quiet=True),
+            _connect_in_background(router, quiet=True),
             open_methods(router, audience=audience) as methods,
         ):
             await serve_stdio(methods, settings.gateway, router.events, audience=audience, endpoint=endpoint)
         return 0
 
-    return _run(work)
+    return _run_loop(work)
 
 
-def _run(work: Callable[[], Coroutine[Any, Any, int]]) -> int:
+def _run_loop(work: Callable[[], Coroutine[Any, Any, int]]) -> int:
     return anyio.run(work, backend_options=event_loop())
 
 
 @asynccontextmanager
-async def _connecting(router: Router, *, quiet: bool) -> AsyncGenerator[None]:
+async def _connect_in_background(router: Router, *, quiet: bool) -> AsyncGenerator[None]:
     """All servers connect while we serve already; each is told about once it is up or failed."""
     with ExitStack() as stack:
         if not quiet:
-            stack.callback(_tell_of_servers(router))
+            stack.callback(_report_servers(router))
         router.servers.expect_callers()
         router.servers.start()
         async with anyio.create_task_group() as tasks:
@@ -134,7 +139,7 @@ async def _warm_up(router: Router) -> None:
         await router.settle(SETTLED_S)
 
 
-def _tell_of_servers(router: Router) -> Callable[[], None]:
+def _report_servers(router: Router) -> Callable[[], None]:
     """Each once it is up or failed, and again when that turns: who reads "down" waits for the other word."""
     told: dict[str, bool] = {}
 
@@ -144,16 +149,16 @@ def _tell_of_servers(router: Router) -> Callable[[], None]:
         if status.state in ("idle", "connecting") or told.get(name) is good:
             return
         told[name] = good
-        state = styled(f"{status.state:9}", fg="green" if status.state == "ready" else "yellow")
-        what = count(status.tools, "tool") if good else plain(status.reason or "")
-        click.echo(f"  {state} {plain(name)}: {what}", err=True)
+        state = style_text(f"{status.state:9}", fg="green" if status.state == "ready" else "yellow")
+        what = format_count(status.tools, "tool") if good else clean_text(status.reason or "")
+        click.echo(f"  {state} {clean_text(name)}: {what}", err=True)
 
     for status in router.servers.statuses:
         tell(status.name)
     return router.servers.watch(tell)
 
 
-def _announce(address: str, loaded: Loaded, sign_in: str | None, *, as_json: bool) -> None:
+def _print_endpoints(address: str, loaded: Loaded, sign_in: str | None, *, as_json: bool) -> None:
     """Say what is served. `sign_in` is a link for the person alone: it goes to a terminal, to no file."""
     settings = loaded.settings
     endpoints = ["/mcp", "/mcp/route", "/mcp/all", *(f"/mcp/p/{name}" for name in sorted(settings.profiles))]
@@ -182,13 +187,127 @@ def _announce(address: str, loaded: Loaded, sign_in: str | None, *, as_json: boo
         "/api": ("the API: /api/openapi.json describes it", settings.api.enabled),
         "/healthz": ("how it is doing; /readyz, /metrics", True),
     }
-    click.echo(f"Serving at {styled(address, bold=True)} (Ctrl-C stops it)")
+    click.echo(f"Serving at {style_text(address, bold=True)} (Ctrl-C stops it)")
     width = max(len(path) for path in lines)
     for path, (what, enabled) in lines.items():
         if enabled:
-            click.echo(f"  {path:{width}} {plain(what)}")
+            click.echo(f"  {path:{width}} {clean_text(what)}")
     if settings.console.enabled and settings.api.enabled:
         shown = sign_in is not None and sys.stdout.isatty()
         how = f"open {sign_in} (once, within 10 minutes)" if shown else "run `fingerpost console`"
-        click.echo(repeatable(f"To approve calls in the console, sign in: {how}"))
+        click.echo(repeat_options(f"To approve calls in the console, sign in: {how}"))
     click.echo("Connect an MCP client: fingerpost install")
+
+
+def serve_gateway(
+    *,
+    config: Path | None,
+    servers: Path | None,
+    as_json: bool,
+    host: str | None,
+    port: int | None,
+    mode: str | None,
+    profile: str | None,
+    open_browser: bool,
+) -> int:
+    """Serve every configured server on one port, narrowed, guarded and explained."""
+    loaded = override_gateway(
+        read_settings(CommonOptions(config, servers, as_json)), host=host, port=port, mode=mode
+    )
+    return serve_until_stopped(loaded, as_json=as_json, open_browser=open_browser, profile=profile)
+
+
+def print_console_link(
+    *, config: Path | None, servers: Path | None, as_json: bool, open_browser: bool
+) -> int:
+    """Print a link that signs you in to the console of a running `fingerpost serve`."""
+
+    async def work(store: Store, settings: Settings) -> str:
+        gateway = settings.gateway
+        set_up = gateway.public_url or f"http://{reachable(f'{gateway.host}:{gateway.port}')}"
+        return sign_in_page(await read_address(store) or set_up, await make_ticket(store))
+
+    page = run_on_store(config, servers, work)
+    if as_json:
+        print_json({"console": page})
+    else:
+        click.echo(page)
+    if open_browser:
+        click.launch(page)
+    return 0
+
+
+def serve_stdio_client(
+    *, config: Path | None, servers: Path | None, as_json: bool, mode: str | None, profile: str | None
+) -> int:
+    """The same gateway on standard input and output, for a client that starts a program."""
+    loaded = override_gateway(read_settings(CommonOptions(config, servers, as_json)), mode=mode)
+    return serve_one_client(loaded, profile=profile)
+
+
+def override_gateway(loaded: Loaded, **wishes: object) -> Loaded:
+    """The settings, with what the command line says about the gateway."""
+    given = {name: value for name, value in wishes.items() if value is not None}
+    gateway: GatewaySettings = loaded.settings.gateway.model_copy(update=given)
+    return replace(loaded, settings=loaded.settings.model_copy(update={"gateway": gateway}))
+
+
+def run_discord_bot(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
+    """Answer on Discord, as a bot, until stopped."""
+    loaded = read_settings(CommonOptions(config, servers, as_json))
+    load()
+    return _run_bot(loaded, as_json=as_json)
+
+
+def _run_bot(loaded: Loaded, *, as_json: bool) -> int:
+    from fingerpost.surfaces.discord.running import connected, token_of
+
+    settings = loaded.settings.discord
+    _print_library_log()
+
+    async def work() -> int:
+        token_of(settings)  # a person without one should not wait for servers first
+        async with open_router(loaded) as router:
+            router.servers.start()
+            async with connected(router, settings) as arrived:
+                _print_bot(arrived, settings, as_json=as_json)
+                with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+                    async with anyio.create_task_group() as tasks:
+
+                        async def stop_when_told() -> None:
+                            async for _ in signals:
+                                tasks.cancel_scope.cancel()
+
+                        tasks.start_soon(stop_when_told)
+                        await arrived.lost.wait()
+                        tasks.cancel_scope.cancel()
+            if arrived.why:
+                raise arrived.why[0]
+        return 0
+
+    return run_async(work)
+
+
+def _print_library_log() -> None:
+    """Lines that break and come back, and limits that are reached, as the library tells of them."""
+    from fingerpost.surfaces.discord.running import OneLine
+
+    told = logging.getLogger("discord")
+    told.addHandler(OneLine(lambda line: click.echo(style_text("discord: ", dim=True) + line, err=True)))
+    told.propagate = False
+
+
+def _print_bot(arrived: Arrived, settings: DiscordSettings, *, as_json: bool) -> None:
+    own = arrived.own
+    if as_json:
+        print_json({"name": str(own), "id": str(own.id), "servers": arrived.servers})
+        return
+    name = style_text(clean_text(str(own)), bold=True)
+    click.echo(f"On Discord as {name}, on {format_count(arrived.servers, 'server')} (Ctrl-C stops it)")
+    if not (settings.users or settings.roles):
+        where = "those servers" if settings.servers else "every server it is on, and in private"
+        note = f"it answers everybody on {where}; discord.users and discord.roles say whom"
+        click.echo(style_text("note: ", fg="yellow") + note, err=True)
+    if not settings.approvers:
+        note = "nobody may approve what others ask for; discord.approvers says who may"
+        click.echo(style_text("note: ", fg="yellow") + note, err=True)

@@ -1,0 +1,207 @@
+"""Write an answer to stdout as it arrives, and the progress before it to stderr."""
+
+from __future__ import annotations
+
+import sys
+from functools import singledispatchmethod
+from typing import TYPE_CHECKING, Final
+
+import click
+from rich.text import Text
+
+from fingerpost.catalog import visible
+from fingerpost.events import (
+    AttemptFinished,
+    AttemptStarted,
+    CallFinished,
+    CallProgressed,
+    Event,
+    FallbackTaken,
+    HistorySummarised,
+    PacketReceived,
+    RequestNarrowed,
+    RouteBegan,
+    SelectionReviewed,
+    ShortlistWidened,
+    SmartRoutingStart,
+    ThoughtNoted,
+    ToolSelected,
+)
+from fingerpost.surfaces.cli.screen import clean_text, format_count, get_error_output
+from fingerpost.surfaces.cli.streams import style_text
+
+if TYPE_CHECKING:
+    from rich.status import Status
+LONGEST_PROGRESS = 100
+
+
+class ProgressText:
+    """Turns events into words. It remembers who selects and who answers, to say who is being asked."""
+
+    def __init__(self) -> None:
+        self._selects = self._answers = "the model"
+        self._any_model = False
+
+    def describe(self, event: Event) -> str | None:
+        """What to show from now on; None: nothing new."""
+        text = self._describe(event)
+        if text is None:
+            return None
+        text = clean_text(text)
+        return text if len(text) <= LONGEST_PROGRESS else text[: LONGEST_PROGRESS - 1].rstrip() + "…"
+
+    @singledispatchmethod
+    def _describe(self, event: Event) -> str | None:
+        return None
+
+    @_describe.register
+    def _(self, event: PacketReceived) -> str | None:
+        return "reading the request"
+
+    @_describe.register
+    def _(self, event: RouteBegan) -> str | None:
+        self._any_model = (event.lite or event.prime) is not None
+        self._selects = event.lite or event.prime or self._selects
+        self._answers = event.prime or event.lite or self._answers
+        return "reading the request"
+
+    @_describe.register
+    def _(self, event: SmartRoutingStart) -> str | None:
+        return f"choosing among {format_count(event.total_servers, 'server')}"
+
+    @_describe.register
+    def _(self, event: RequestNarrowed) -> str | None:
+        shortlist = event.narrowing.shortlist
+        if not shortlist.offered:
+            return f"no tool is needed{self._format_next(self._answers)}"
+        fit = "fits" if len(shortlist.offered) == 1 else "fit"
+        of = f"{len(shortlist.offered)} of {format_count(shortlist.considered, 'tool')} {fit}"
+        return f"{of}{self._format_next(self._selects)}"
+
+    @_describe.register
+    def _(self, event: ShortlistWidened) -> str | None:
+        return f"looking at {format_count(len(event.tools), 'tool')}{self._format_next(self._selects)}"
+
+    @_describe.register
+    def _(self, event: ToolSelected) -> str | None:
+        if event.selection is None:
+            return f"no tool was chosen{self._format_next(self._answers)}"
+        return f"{event.selection.tool} was chosen, checking it"
+
+    @_describe.register
+    def _(self, event: SelectionReviewed) -> str | None:
+        return f"the choice was {'approved' if event.review.approved else 'not approved'}"
+
+    @_describe.register
+    def _(self, event: ThoughtNoted) -> str | None:
+        return event.text
+
+    @_describe.register
+    def _(self, event: AttemptStarted) -> str | None:
+        return f"{event.tool}…" if event.number == 1 else f"{event.tool}, attempt {event.number}…"
+
+    @_describe.register
+    def _(self, event: CallProgressed) -> str | None:
+        return event.summary()
+
+    @_describe.register
+    def _(self, event: AttemptFinished) -> str | None:
+        made = event.attempt
+        return None if made.error is None else f"{made.tool} did not work ({made.error})"
+
+    @_describe.register
+    def _(self, event: FallbackTaken) -> str | None:
+        return f"{event.tool} instead…"
+
+    @_describe.register
+    def _(self, event: CallFinished) -> str | None:
+        done = f"{event.tool} {'answered' if event.success else 'did not work'}"
+        return f"{done}{self._format_next(self._answers)}"
+
+    @_describe.register
+    def _(self, event: HistorySummarised) -> str | None:
+        return f"{format_count(event.messages, 'earlier message')} put into fewer words"
+
+    def _format_next(self, model: str) -> str:
+        return f", asking {model}…" if self._any_model else ""
+
+
+# Kept as they are: line ends, tabs, backslashes (code), and the joiners and marks that Hebrew, Persian
+# and emoji need. Everything else one cannot see is written out.
+_KEPT: Final = "\n\t\\\u200c\u200d\u200e\u200f\ufe0f"
+
+
+def make_readable(text: str) -> str:
+    """`text` for a terminal: its lines stay, control characters are made visible."""
+    return visible(text.replace("\r", ""), keep=_KEPT)
+
+
+def print_note(text: str) -> None:
+    """A word beside the answer, on stderr."""
+    click.echo(style_text(text, dim=True), err=True)
+
+
+class AnswerWriter:
+    """One answer on its way to the person."""
+
+    def __init__(self) -> None:
+        self._progress = ProgressText()
+        self._screen = get_error_output()
+        self._status: Status | None = None
+        self._written: list[str] = []
+        self._in_line = False  # something stands on the line without an end
+
+    def handle(self, output: str | Event) -> None:
+        """A piece of the answer is written; of what happens, the person who waits is told."""
+        if isinstance(output, str):
+            self._write(output)
+            return
+        # Once the answer has begun only a tool at work is worth interrupting it for.
+        if self._written and not isinstance(output, AttemptStarted | CallProgressed):
+            return
+        if self._screen.is_terminal and (words := self._progress.describe(output)) is not None:
+            self._show(words)
+
+    def finish(self, answer: str) -> None:
+        """The answer is whole: what was not streamed of it is written now."""
+        self.clear_status()
+        streamed = "".join(self._written).strip()
+        if answer.strip() and not streamed.endswith(answer.strip()):
+            self._end_line()
+            self._write(answer)
+        self._end_line()
+
+    def clear_status(self) -> None:
+        """Nothing is shown as going on any more."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def stop(self) -> None:
+        """The answer ends here, as far as it has come."""
+        self.clear_status()
+        self._end_line()
+
+    def _write(self, text: str) -> None:
+        shown = make_readable(text)
+        if not shown:
+            return
+        self.clear_status()
+        self._written.append(text)
+        click.echo(shown, nl=False)
+        sys.stdout.flush()
+        self._in_line = not shown.endswith("\n")
+
+    def _end_line(self) -> None:
+        if self._in_line:
+            click.echo()
+            self._in_line = False
+
+    def _show(self, words: str) -> None:
+        shown = Text(words)  # as text: a tool's name in brackets is no markup
+        if self._status is not None:
+            self._status.update(shown)
+            return
+        self._end_line()
+        self._status = self._screen.status(shown)
+        self._status.start()

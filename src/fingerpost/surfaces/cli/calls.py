@@ -1,0 +1,278 @@
+"""`fingerpost call` calls a tool; `fingerpost result` reads the rest of a long result."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from getpass import getuser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import click
+from anyio.to_thread import run_sync
+from rich.text import Text
+
+from fingerpost.call.digest import Results, shown
+from fingerpost.call.guidance import guidance, words_for_people
+from fingerpost.call.reply import cached_note
+from fingerpost.catalog import visible
+from fingerpost.events import CallProgressed
+from fingerpost.llm.tool_calls import read_arguments
+from fingerpost.records import CallContext, Decision, ToolCall, new_id
+from fingerpost.records.codec import to_plain
+from fingerpost.surfaces.cli.common import (
+    CommonOptions,
+    connect_servers,
+    open_router,
+    read_pairs,
+    read_settings,
+    run_async,
+    run_on_store,
+)
+from fingerpost.surfaces.cli.options import repeat_options
+from fingerpost.surfaces.cli.screen import clean_text, get_error_output, print_json
+from fingerpost.surfaces.cli.streams import style_text
+from fingerpost.surfaces.cli.terminal_input import confirm, refuse_tools
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from fingerpost.call.digest import Page
+    from fingerpost.records import Outcome
+    from fingerpost.router import Router
+    from fingerpost.settings import Settings
+    from fingerpost.store import Store
+
+    ResultWork = Callable[[Results], Awaitable[int]]
+
+
+WAITING = 4
+
+
+def call_tool(*, name: str, arguments: tuple[str, ...], whole: str | None, **options: Any) -> int:
+    """Call the tool NAME."""
+    wish = ToolCall(name=name, arguments=_merge_arguments(arguments, whole))
+    loaded = read_settings(CommonOptions(options["config"], options["servers"], options["as_json"]))
+    asked = CallContext(
+        call_id=new_id("cal"),
+        conversation=options["conversation"],
+        caller=_get_user(),
+        working_directory=str(Path.cwd()),
+        seconds=options["timeout"],
+        tokens_left=None if options["tokens"] is None else 4 * options["tokens"],
+        dry_run=options["dry_run"],
+        fallback=not options["no_fallback"],
+        idempotency_key=options["idempotency_key"],
+    )
+
+    async def work() -> int:
+        async with open_router(loaded) as router:
+            meant = router.profiles.meant(options["profile"], caller=asked.caller)
+            context = replace(asked, profile=meant)
+            outcome = await _connect_and_call(
+                router, wish, context, yes=options["yes"], quiet=options["as_json"]
+            )
+            await router.store.journal.flush()
+            _show_outcome(outcome, as_json=options["as_json"], technical=options["technical"])
+            return 0 if outcome.success else WAITING if outcome.pending_id else 1
+
+    return run_async(work)
+
+
+def _merge_arguments(pairs: tuple[str, ...], whole: str | None) -> dict[str, Any]:
+    given = read_arguments(whole)
+    if isinstance(given, str):
+        raise click.BadParameter(given, param_hint="--args")
+    return {**given, **read_pairs(pairs)}
+
+
+def _get_user() -> str:
+    return getuser()
+
+
+async def _connect_and_call(
+    router: Router, wish: ToolCall, context: CallContext, *, yes: bool, quiet: bool
+) -> Outcome:
+    owner = next(
+        (s.name for s in router.servers.statuses if wish.name.startswith((f"{s.name}/", f"{s.name}__"))), None
+    )
+    await connect_servers(router, *([owner] if owner else []), wait=10.0)
+    outcome = await _call_with_progress(router, wish, context, quiet=quiet)
+    if outcome.pending_id is None or not (yes or (sys.stdin.isatty() and not quiet)):
+        return outcome
+    return await _ask_and_resume(router, outcome, context, yes=yes)
+
+
+async def _call_with_progress(
+    router: Router, wish: ToolCall, context: CallContext, *, quiet: bool
+) -> Outcome:
+    """Show on stderr what the tool is doing while a person waits."""
+    screen = get_error_output()
+    if quiet or not screen.is_terminal:
+        return await router.calls.call(wish, context)
+    with router.live.subscribe() as changes, screen.status("") as status:
+        outcomes: list[Outcome] = []
+        async with anyio.create_task_group() as group:
+
+            async def show() -> None:
+                async for event in changes:
+                    if isinstance(event, CallProgressed) and event.call_id == context.call_id:
+                        status.update(Text(clean_text(event.summary())))
+
+            group.start_soon(show)
+            outcomes.append(await router.calls.call(wish, context))
+            group.cancel_scope.cancel()
+    return outcomes[0]
+
+
+async def _ask_and_resume(router: Router, outcome: Outcome, context: CallContext, *, yes: bool) -> Outcome:
+    assert outcome.pending_id is not None
+    click.echo(clean_text(outcome.content), err=True)
+    await run_sync(refuse_tools)
+    agreed = yes or await run_sync(lambda: confirm("Run it?", err=True))
+    decision = Decision.APPROVED if agreed else Decision.REJECTED
+    await router.calls.decide(outcome.pending_id, decision, by=context.caller or "somebody")
+    return await router.calls.resume(outcome.pending_id, context)
+
+
+def _show_outcome(outcome: Outcome, *, as_json: bool, technical: bool) -> None:
+    if as_json:
+        print_json(to_plain(outcome))
+        return
+    for repair in outcome.repairs:
+        click.echo(_format_repair(repair.path, repair.kind, repair.before, repair.after), err=True)
+    for note in _collect_notes(outcome):
+        click.echo(style_text(clean_text(note), fg="yellow"), err=True)
+    if outcome.success:
+        click.echo(_make_readable(outcome.content))
+    else:
+        _show_failure(outcome, technical=technical)
+    click.echo(style_text(f"trace {outcome.call_id}", dim=True), err=True)
+
+
+def _collect_notes(outcome: Outcome) -> list[str]:
+    """What else has to be said of a result: that it is not of this very call."""
+    notes = [cached_note(outcome)] if cached_note(outcome) else []
+    if (other := outcome.metadata.get("answered_by")) is not None:
+        asked = outcome.attempts[0].tool if outcome.attempts else "the tool that was called"
+        notes.append(f"{asked} gave no answer; this is the answer of {other}")
+    match outcome.metadata.get("replayed"):
+        case {"call_id": str(first), "at": str(at)}:
+            notes.append(f"not run again: this is the result of {first}, made at {at} under the same key")
+        case _:
+            pass
+    return notes
+
+
+def _show_failure(outcome: Outcome, *, technical: bool) -> None:
+    """What happened, what was tried, what the person can do; the technical truth when they ask."""
+    assert outcome.error is not None
+    said = words_for_people(outcome)
+    if said:
+        click.echo(style_text(f"{outcome.error}: ", fg="red", bold=True) + clean_text(said), err=True)
+    help_ = guidance(
+        outcome.attempts,
+        outcome.error,
+        tool=outcome.tool,
+        detail=outcome.detail or ("" if said else outcome.content),
+        fix=_format_fix(outcome),
+    )
+    click.echo(_make_readable(repeat_options(help_.text(technical=technical))), err=True)
+
+
+def _format_fix(outcome: Outcome) -> str:
+    """What helps in just this case, where that is known."""
+    if outcome.pending_id is not None:
+        return (
+            f"Approve it with `fingerpost approvals approve {outcome.pending_id}`, "
+            "then make the same call again: it runs once."
+        )
+    return str(outcome.metadata.get("fix", ""))
+
+
+def _format_repair(path: str, kind: str, before: object, after: object) -> str:
+    shown = [clean_text(json.dumps(value, ensure_ascii=False, default=str))[:60] for value in (before, after)]
+    return style_text(f"repaired {clean_text(path)} ({kind}): {shown[0]} → {shown[1]}", fg="yellow")
+
+
+def _make_readable(text: str) -> str:
+    """A result for the terminal: its lines stay, control characters do not."""
+    return visible(text, keep="\n\t")
+
+
+_LOOKED_AT = 20  # parts, for the first that is a file
+
+
+def show_result(
+    *,
+    handle: str,
+    page: int,
+    tokens: int,
+    part: int | None,
+    output: Path | None,
+    config: Path | None,
+    servers: Path | None,
+    as_json: bool,
+) -> int:
+    """Show the full result of a call whose digest left something out."""
+    if part is not None and output is None:
+        message = "--part needs --out: the file to write it to"
+        raise click.UsageError(message)
+
+    async def work(results: Results) -> int:
+        if output is not None:
+            return await _write_part(results, handle, part or await _find_first_file(results, handle), output)
+        found = await results.page(handle, page=page, tokens=tokens)
+        if found is None:
+            return _report_missing(f"there is no page {page} of {handle}")
+        _show_page(found, as_json=as_json)
+        return 0
+
+    return _run_on_results(config, servers, work)
+
+
+async def _find_first_file(results: Results, handle: str) -> int:
+    """The first part that is no text; where all are, the first."""
+    for part in range(1, _LOOKED_AT + 1):
+        found = await results.part(handle, part)
+        if found is None:
+            break
+        if found[0] != "text/plain":
+            return part
+    return 1
+
+
+async def _write_part(results: Results, handle: str, part: int, output: Path) -> int:
+    found = await results.part(handle, part)
+    if found is None:
+        return _report_missing(f"there is no part {part} of {handle}")
+    kind, data = found
+    await anyio.Path(output).write_bytes(data)
+    click.echo(f"{output}: {len(data):,} bytes of {clean_text(kind)}", err=True)
+    return 0
+
+
+def _show_page(found: Page, *, as_json: bool) -> None:
+    if as_json:
+        print_json(to_plain(found))
+        return
+    click.echo(shown(found.text.replace("\r\n", "\n")).replace("\r", "\\x0d"))
+    more = f"; next: fingerpost result {found.handle} --page {found.page + 1}"
+    click.echo(f"page {found.page} of {found.pages}" + (more if found.page < found.pages else ""), err=True)
+    for reference in found.references if found.page == 1 else ():
+        click.echo(f"kept aside: {clean_text(reference)}", err=True)
+
+
+def _report_missing(what: str) -> int:
+    click.echo(style_text("nothing found: ", fg="red", bold=True) + clean_text(what), err=True)
+    click.echo("  fix: results are kept for a while, and newer ones need the room; repeat the call", err=True)
+    return 1
+
+
+def _run_on_results(config: Path | None, servers: Path | None, work: ResultWork) -> int:
+    async def look(store: Store, settings: Settings) -> int:
+        return await work(Results(store.cache, keep_seconds=settings.digest.keep_seconds))
+
+    return run_on_store(config, servers, look)

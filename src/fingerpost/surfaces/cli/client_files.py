@@ -1,0 +1,290 @@
+"""Edit one entry of a JSON or TOML file as text, and replace a file atomically.
+
+Comments, order and spacing of the rest are kept. JSON comments and trailing commas are replaced by spaces
+before parsing, so that offsets in the parsed text are offsets in the file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from fingerpost.frozen import frozen
+from fingerpost.settings.jsonc import plain_json
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_COMMENT_OR_COMMA = re.compile(r"//[^\r\n]*|/\*.*?\*/|,", re.DOTALL)
+_INDENT = re.compile(r"^([ \t]+)\S", re.MULTILINE)
+_DECODER: Final = json.JSONDecoder()
+
+
+class NotEditable(Exception):
+    """The text is not built in a way we can change safely; the message says why."""
+
+
+@frozen(kw_only=False)
+class _MemberSpan:
+    key: str
+    start: int  # of the key's quote
+    value: int
+    end: int
+
+
+@frozen(kw_only=False)
+class _ObjectSpan:
+    start: int  # of {
+    end: int  # of }
+    members: tuple[_MemberSpan, ...]
+
+    def last(self, key: str) -> _MemberSpan | None:
+        """The member of this name; of several the one that a parser keeps."""
+        return next((member for member in reversed(self.members) if member.key == key), None)
+
+
+def put_json(text: str, place: Sequence[str], name: str, value: object) -> str:
+    """`text` with `value` under `name` in the object at `place`, which is made where it is missing."""
+    plain = plain_json(text)
+    if not plain.strip():
+        whole = json.dumps(_nest([*place, name], value), indent=2, ensure_ascii=False)
+        return f"{text.rstrip()}\n{whole}\n" if text.strip() else f"{whole}\n"
+    at = _SPACE.match(plain)
+    found = _parse_object(plain, at.end() if at else 0)
+    for depth, key in enumerate(place):
+        member = found.last(key)
+        if member is None:
+            return _insert(text, found, key, _nest([*place[depth + 1 :], name], value))
+        if plain[member.value] != "{":
+            message = f'"{key}" is not an object'
+            raise NotEditable(message)
+        found = _parse_object(plain, member.value)
+    present = found.last(name)
+    if present is None:
+        return _insert(text, found, name, value)
+    indent = _get_indent(text, present.start)
+    written = _render(
+        value, indent, _find_indent_unit(text), _find_newline(text), inline=_is_on_one_line(text, found)
+    )
+    return text[: present.value] + written + text[present.end :]
+
+
+def drop_json(text: str, place: Sequence[str], name: str) -> str:
+    """`text` without `name` in the object at `place`; the same text when it is not there."""
+    plain = plain_json(text)
+    if not plain.strip():
+        return text
+    at = _SPACE.match(plain)
+    found = _parse_object(plain, at.end() if at else 0)
+    for key in place:
+        member = found.last(key)
+        if member is None or plain[member.value] != "{":
+            return text
+        found = _parse_object(plain, member.value)
+    while (member := found.last(name)) is not None:
+        text = _remove_member(text, found, member)
+        found = _parse_object(plain_json(text), found.start)
+    return text
+
+
+def _nest(path: Sequence[str], value: object) -> object:
+    for key in reversed(path):
+        value = {key: value}
+    return value
+
+
+def _parse_object(plain: str, start: int) -> _ObjectSpan:
+    """The members of the object that begins at `start` of a valid JSON text."""
+    members: list[_MemberSpan] = []
+    at = _skip_space(plain, start + 1)
+    while plain[at] != "}":
+        key, after = _DECODER.raw_decode(plain, at)
+        value = _skip_space(plain, _skip_space(plain, after) + 1)
+        _, end = _DECODER.raw_decode(plain, value)
+        members.append(_MemberSpan(key, at, value, end))
+        at = _skip_space(plain, end)
+        if plain[at] == ",":
+            at = _skip_space(plain, at + 1)
+    return _ObjectSpan(start, at, tuple(members))
+
+
+def _skip_space(plain: str, at: int) -> int:
+    match = _SPACE.match(plain, at)
+    return match.end() if match else at
+
+
+def _insert(text: str, into: _ObjectSpan, key: str, value: object) -> str:
+    """A new member after the last one, in the manner of those that are there."""
+    newline, unit = _find_newline(text), _find_indent_unit(text)
+    inline = bool(into.members) and _is_on_one_line(text, into)
+    outer = _get_indent(text, into.start)
+    indent = _get_indent(text, into.members[-1].start) if into.members else outer + unit
+    member = f"{json.dumps(key, ensure_ascii=False)}: {_render(value, indent, unit, newline, inline=inline)}"
+    if not into.members:
+        kept = text[into.start + 1 : into.end].rstrip()  # comments, perhaps
+        return f"{text[: into.start + 1]}{kept}{newline}{indent}{member}{newline}{outer}{text[into.end :]}"
+    last = into.members[-1]
+    comma = _find_comma(text, last.end, into.end)
+    tail = text[last.end : into.end]
+    rest = tail.rstrip()  # comments behind the last member stay with it
+    before = text[: last.end] + ("" if comma is not None else ",") + rest
+    gap = " " if inline else newline + indent
+    after_ours = "," if comma is not None else ""
+    return f"{before}{gap}{member}{after_ours}{tail[len(rest) :]}{text[into.end :]}"
+
+
+def _remove_member(text: str, inside: _ObjectSpan, member: _MemberSpan) -> str:
+    place = inside.members.index(member)
+    before = text[: member.start].rstrip()
+    if plain_json(text)[len(before) - 1].isspace():  # a comment stands there, and its line must end
+        before = text[: member.start].rstrip(" \t")
+    following = inside.members[place + 1].start if place + 1 < len(inside.members) else inside.end
+    comma = _find_comma(text, member.end, following)
+    after = text[member.end :] if comma is None else text[member.end : comma] + text[comma + 1 :]
+    if comma is None and place > 0:  # it was the last: the comma in front of it goes
+        previous = inside.members[place - 1]
+        at = _find_comma(text, previous.end, member.start)
+        if at is not None:
+            before = before[:at] + before[at + 1 :]
+    left = before + after
+    inner = left[inside.start + 1 : len(left) - (len(text) - inside.end)]
+    return left if inner.strip() else f"{left[: inside.start]}{{}}{text[inside.end + 1 :]}"
+
+
+def _find_comma(text: str, start: int, end: int) -> int | None:
+    """Where the comma is between two members, comments passed over."""
+    return next((m.start() for m in _COMMENT_OR_COMMA.finditer(text, start, end) if m[0] == ","), None)
+
+
+def _render(value: object, indent: str, unit: str, newline: str, *, inline: bool) -> str:
+    if inline:
+        return json.dumps(value, ensure_ascii=False)
+    lines = json.dumps(value, indent=unit, ensure_ascii=False).split("\n")
+    return f"{newline}{indent}".join(lines)
+
+
+def _get_indent(text: str, at: int) -> str:
+    line = text[text.rfind("\n", 0, at) + 1 : at]
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _is_on_one_line(text: str, found: _ObjectSpan) -> bool:
+    return "\n" not in text[found.start : found.end]
+
+
+def _find_indent_unit(text: str) -> str:
+    """What one level is indented by: the smallest step from one line to a deeper next one."""
+    indents = [match[1] for match in _INDENT.finditer(text)]
+    if not indents:
+        return "  "
+    if indents[0].startswith("\t"):
+        return "\t"
+    widths = [0, *(len(indent) for indent in indents)]
+    steps = [second - first for first, second in pairwise(widths) if second > first]
+    return " " * min(steps, default=2)
+
+
+def _find_newline(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
+
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def put_toml(text: str, place: Sequence[str], name: str, entry: Mapping[str, object]) -> str:
+    """`text` with the table `[place.name]` holding `entry`: in place of an older one, or at the end."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    block = newline.join(_format_table((*place, name), entry))
+    lines = text.splitlines(keepends=True)
+    span = _find_span(lines, (*place, name))
+    if span is not None:
+        start, end = span
+        return "".join(lines[:start]) + block + newline + "".join(lines[end:])
+    if not text.strip():
+        return f"{text}{block}{newline}"
+    gap = newline if text.endswith("\n") else newline * 2
+    return f"{text}{gap}{block}{newline}"
+
+
+def drop_toml(text: str, place: Sequence[str], name: str) -> str:
+    """`text` without the table `[place.name]` and those inside it."""
+    lines = text.splitlines(keepends=True)
+    span = _find_span(lines, (*place, name))
+    if span is None:
+        return text
+    start, end = span
+    kept = lines[:start]
+    if kept and not kept[-1].strip() and (end == len(lines) or not lines[end].strip()):
+        kept.pop()  # the empty line that set our table apart
+    return "".join(kept) + "".join(lines[end:])
+
+
+def _format_table(path: Sequence[str], entry: Mapping[str, object]) -> list[str]:
+    lines = [f"[{'.'.join(_format_key(part) for part in path)}]"]
+    inner: list[str] = []
+    for key, value in entry.items():
+        if isinstance(value, Mapping):
+            inner += ["", *_format_table((*path, key), value)]  # pyright: ignore[reportUnknownArgumentType] - of strings
+        else:
+            # Texts, lists of texts and switches are written in TOML as in JSON.
+            lines.append(f"{_format_key(key)} = {json.dumps(value, ensure_ascii=False)}")
+    return lines + inner
+
+
+def _format_key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else json.dumps(name)
+
+
+def _find_span(lines: Sequence[str], path: Sequence[str]) -> tuple[int, int] | None:
+    """The lines of a table and those inside it, from its header to before what belongs to the next."""
+    start = next((number for number, line in enumerate(lines) if _parse_header(line) == tuple(path)), None)
+    if start is None:
+        return None
+    end = start + 1
+    while end < len(lines) and not _is_other(_parse_header(lines[end]), path):
+        end += 1
+    while end > start + 1 and end < len(lines) and _belongs_to_next(lines[end - 1]):
+        end -= 1
+    while end > start + 1 and not lines[end - 1].strip():
+        end -= 1
+    return start, end
+
+
+def _is_other(header: tuple[str, ...] | None, path: Sequence[str]) -> bool:
+    return header is not None and header[: len(path)] != tuple(path)
+
+
+def _belongs_to_next(line: str) -> bool:
+    return not line.strip() or line.lstrip().startswith("#")
+
+
+def _parse_header(line: str) -> tuple[str, ...] | None:
+    """The path of a table's header; None for every other line."""
+    match = re.fullmatch(r"\s*\[\[?\s*(.+?)\s*\]\]?\s*(?:#.*)?", line)
+    if match is None:
+        return None
+    parts = re.findall(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'|[A-Za-z0-9_-]+', match[1])
+    return tuple(part.strip("\"'") for part in parts)
+
+
+# Entries of servers may hold secrets: nobody but the owner reads a file we create.
+PRIVATE: Final = 0o600
+
+
+def replace_whole(target: Path, data: bytes, mode: int) -> None:
+    """Write the file beside its place, and put it there when it is on disk."""
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(mode)
+        Path(name).replace(target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

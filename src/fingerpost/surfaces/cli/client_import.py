@@ -1,0 +1,207 @@
+"""`fingerpost import`: merge the server configurations of other MCP clients into one file."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from difflib import unified_diff
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.text import Text
+
+from fingerpost.errors import ConfigError
+from fingerpost.settings.client_files import find_entries, read_drafts
+from fingerpost.settings.discover import Found, discover
+from fingerpost.settings.document import Document, items, read_document, table
+from fingerpost.settings.document import table as entries_of
+from fingerpost.settings.merge import Merged, masked, merge
+from fingerpost.settings.problems import Problem
+from fingerpost.settings.secrets import remember_literals
+from fingerpost.surfaces.cli.client_files import PRIVATE, replace_whole
+from fingerpost.surfaces.cli.screen import build_table, clean_text, get_output, print_json
+from fingerpost.surfaces.cli.streams import style_text
+from fingerpost.surfaces.cli.terminal_input import confirm
+
+if TYPE_CHECKING:
+    from fingerpost.settings.discover import Found
+    from fingerpost.settings.merge import Merged
+
+
+def check_target(target: Path) -> str | None:
+    """Why this file cannot be written, or None."""
+    if target.suffix == ".toml":
+        return 'servers are written as JSON; name a .json file and set servers_file = "…" in fingerpost.toml'
+    return None if target.absolute().parent.is_dir() else f"the folder {target.parent} does not exist"
+
+
+def read_existing(target: Path | None) -> tuple[Found, ...]:
+    """The servers the target holds already; they come first and keep their names."""
+    document = _read_target(target)
+    if target is None or document is None:
+        return ()
+    drafts, _ = read_drafts(document)
+    for draft in drafts:
+        remember_literals(draft.values)
+    return (Found(client="here", file=target, shown=str(target), drafts=drafts),)
+
+
+def _read_target(target: Path | None) -> Document | None:
+    if target is None or not target.exists():
+        return None
+    document = read_document(target, str(target), toml=False)
+    if isinstance(document, Problem):
+        raise ConfigError(str(document), hint=document.fix, problems=(document,))
+    return document
+
+
+def merge_content(target: Path, merged: Merged) -> tuple[Mapping[str, object], Mapping[str, object]]:
+    """The file's content before and after. Keys of other programs stay; known servers stay as written."""
+    document = _read_target(target)
+    if document is None:
+        return {}, merged.document()
+    old = dict(document.values)
+    added = merged.document()
+    place = _find_place(document)
+    servers = {**(table(added["mcpServers"]) or {}), **(table(old.get(place)) or {})}
+    new = {**old, place: servers}
+    if inputs := _find_new_inputs(items(old.get("inputs")), items(added.get("inputs"))):
+        new["inputs"] = [*items(old.get("inputs")), *inputs]
+    return old, new
+
+
+def _find_place(document: Document) -> str:
+    """Where the file keeps its servers already: VS Code's files say `servers`."""
+    for entries in find_entries(document):
+        if len(entries.path) == 1:
+            return str(entries.path[0])
+    return "mcpServers"
+
+
+def _find_new_inputs(old: list[object], added: list[object]) -> list[object]:
+    known = {(table(entry) or {}).get("id") for entry in old}
+    return [entry for entry in added if (table(entry) or {}).get("id") not in known]
+
+
+def build_difference(
+    old: Mapping[str, object], new: Mapping[str, object], secrets: Sequence[str], name: str
+) -> list[str]:
+    """What would change, secrets masked, as lines of a unified diff."""
+    before, after = (_format_content(masked(content, secrets)).splitlines() for content in (old, new))
+    if not old:
+        before = []
+    return list(unified_diff(before, after, f"{name} (now)", f"{name} (then)", lineterm=""))
+
+
+def replace_file(target: Path, content: Mapping[str, object]) -> Path | None:
+    """Write `content`; a crash leaves the old file or the new one. Answers with the backup, if any."""
+    target = target.resolve()
+    mode = target.stat().st_mode & 0o777 if target.exists() else PRIVATE
+    backup = _back_up(target, mode) if target.exists() else None
+    replace_whole(target, _format_content(content).encode(), mode)
+    return backup
+
+
+def _back_up(target: Path, mode: int) -> Path:
+    number, backup = 1, target.with_name(f"{target.name}.bak")
+    while backup.exists():
+        number += 1
+        backup = target.with_name(f"{target.name}.bak{number}")
+    replace_whole(backup, target.read_bytes(), mode)
+    return backup
+
+
+def _format_content(content: object) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def import_servers(*, target: Path | None, yes: bool, as_json: bool) -> int:
+    """Find and merge the configurations of other MCP clients."""
+    if target is not None and (reason := check_target(target)) is not None:
+        raise click.BadParameter(reason, param_hint="--write")
+    if target is not None and as_json and not yes:
+        message = "--json with --write needs --yes: there is nobody to ask"
+        raise click.UsageError(message)
+    everything = discover(Path.home(), Path.cwd(), sys.platform, os.environ)
+    here = read_existing(target)
+    found = tuple(one for one in everything if target is None or one.file.resolve() != target.resolve())
+    merged = merge((*here, *found))
+    if as_json:
+        _print_found_json(found, merged)
+    else:
+        _print_found(found, merged)
+    if target is not None and merged.servers:
+        _write_merged(target, merged, yes=yes, quiet=as_json)
+    return 0 if merged.servers else 1
+
+
+def _print_found_json(found: tuple[Found, ...], merged: Merged) -> None:
+    print_json(
+        {
+            "found": [
+                {"client": one.client, "file": one.shown, "servers": [draft.name for draft in one.drafts]}
+                for one in found
+            ],
+            "servers": masked(merged.document()["mcpServers"], merged.secrets, ("mcpServers",)),
+            "places": {name: list(places) for name, places in merged.places.items()},
+            "renamed": [
+                {"name": one.name, "became": one.became, "place": one.place} for one in merged.renamed
+            ],
+            "secrets": list(merged.secrets),
+            "problems": [str(problem) for problem in merged.problems],
+        }
+    )
+
+
+def _print_found(found: tuple[Found, ...], merged: Merged) -> None:
+
+    screen = get_output()
+    if not merged.servers:
+        screen.print("No servers of other MCP clients were found.")
+    else:
+        made = build_table(None, "server", "connects to", "known to", "from")
+        safe = entries_of(masked(dict(merged.servers), merged.secrets, ("mcpServers",))) or {}
+        for name, entry in safe.items():
+            cells = (
+                name,
+                _format_target(entry),
+                ", ".join(merged.clients[name]),
+                ", ".join(merged.places[name]),
+            )
+            made.add_row(*(Text(clean_text(cell)) for cell in cells))
+        screen.print(made)
+        screen.print(f"{len(merged.servers)} servers in {len(found)} files")
+    for one in merged.renamed:
+        text = f"{one.name} in {one.place} differs from another server of that name: it becomes {one.became}"
+        screen.print(Text(f"renamed: {clean_text(text)}", style="yellow"))
+    for secret in merged.secrets:
+        text = f"{secret} is a secret written out; ${{VARIABLE}} keeps it out of files"
+        screen.print(Text(f"warning: {clean_text(text)}", style="yellow"))
+    for problem in merged.problems:
+        screen.print(Text(f"warning: {clean_text(str(problem))}", style="yellow"))
+        screen.print(Text(f"  fix: {clean_text(problem.fix)}"))
+
+
+def _format_target(entry: object) -> str:
+    values = entries_of(entry) or {}
+    if values.get("url"):
+        return str(values["url"])
+    return " ".join(str(word) for word in (values.get("command"), *items(values.get("args"))))
+
+
+def _write_merged(target: Path, merged: Merged, *, yes: bool, quiet: bool) -> None:
+    old, new = merge_content(target, merged)
+    if old == new:
+        click.echo(f"{target} already holds all of them", err=quiet)
+        return
+    if not quiet:
+        for line in build_difference(old, new, merged.secrets, str(target)):
+            click.echo(style_text(line, fg={"+": "green", "-": "red"}.get(line[:1])))
+    if not yes:
+        confirm(f"Write {target}?", abort=True)
+    backup = replace_file(target, new)
+    kept = f" (the old one is {backup})" if backup else ""
+    click.echo(f"wrote {target}{kept}; use it with --servers {target}", err=quiet)

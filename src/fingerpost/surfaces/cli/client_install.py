@@ -1,0 +1,599 @@
+"""`fingerpost install`: add Fingerpost to the configuration of an MCP client, or remove it.
+
+An edited file is parsed again before it is written. If anything but the entry changed, nothing is written
+and the error contains the entry to paste.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import sys
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from datetime import datetime
+from difflib import get_close_matches, unified_diff
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
+
+import click
+
+from fingerpost.catalog import visible
+from fingerpost.errors import ConfigError
+from fingerpost.frozen import frozen
+from fingerpost.redaction import scrub
+from fingerpost.settings.client_files import read_drafts
+from fingerpost.settings.discover import PLACES, bases, short
+from fingerpost.settings.document import Document, parse_json, parse_toml, read_document
+from fingerpost.settings.environment import SERVERS_FILE
+from fingerpost.settings.problems import Problem
+from fingerpost.settings.secrets import remember_literals
+from fingerpost.settings.sources import Sources, config_path
+from fingerpost.settings.variables import Scope, expand
+from fingerpost.surfaces.cli.client_files import (
+    PRIVATE,
+    NotEditable,
+    drop_json,
+    drop_toml,
+    put_json,
+    put_toml,
+    replace_whole,
+)
+from fingerpost.surfaces.cli.common import CommonOptions, read_settings
+from fingerpost.surfaces.cli.screen import build_table, clean_text, get_output
+from fingerpost.surfaces.cli.streams import style_text
+from fingerpost.surfaces.cli.terminal_input import confirm
+from fingerpost.surfaces.web.access.exposure import is_exposed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from fingerpost.settings import GatewaySettings
+
+ServerEntry = dict[str, object]
+
+
+@frozen
+class InstallClient:
+    """One client. `place` is where in its file the servers stand."""
+
+    name: str
+    label: str
+    place: tuple[str, ...] = ("mcpServers",)
+    files: tuple[str, ...] = ()  # of those `discover` knows, the names to write; empty: any
+    extra: Mapping[str, object] = field(default_factory=dict[str, object])  # in a stdio entry
+    url: str | None = "url"  # what it calls an address; None: it takes none in this file
+    http_extra: Mapping[str, object] = field(default_factory=dict[str, object])
+    variable: str | None = None  # how its file refers to an environment variable; None: it cannot
+
+    @property
+    def is_toml(self) -> bool:
+        return self.name == "codex"
+
+
+CLIENTS: Final = {
+    client.name: client
+    for client in (
+        InstallClient(name="claude-desktop", label="Claude Desktop", url=None),
+        InstallClient(
+            name="claude-code",
+            label="Claude Code",
+            extra={"type": "stdio"},
+            http_extra={"type": "http"},
+            variable="${%s}",
+        ),
+        InstallClient(name="cursor", label="Cursor", variable="${env:%s}"),
+        InstallClient(
+            name="vscode",
+            label="VS Code",
+            place=("servers",),
+            files=("mcp.json",),
+            extra={"type": "stdio"},
+            http_extra={"type": "http"},
+            variable="${env:%s}",
+        ),
+        InstallClient(name="windsurf", label="Windsurf", url="serverUrl", variable="${env:%s}"),
+        InstallClient(name="zed", label="Zed", place=("context_servers",), extra={"source": "custom"}),
+        InstallClient(name="gemini-cli", label="Gemini CLI", url="httpUrl", variable="${%s}"),
+        InstallClient(name="codex", label="Codex", place=("mcp_servers",)),
+        InstallClient(name="cline", label="Cline", http_extra={"type": "streamableHttp"}),
+        InstallClient(
+            name="roo-code", label="Roo Code", http_extra={"type": "streamable-http"}, variable="${env:%s}"
+        ),
+    )
+}
+
+
+# What says how we are reached: an older entry keeps none of it.
+OURS: Final = frozenset(
+    {"type", "source", "command", "args", "url", "serverUrl", "httpUrl", "headers", "bearer_token_env_var"}
+)
+
+
+@frozen(kw_only=False)
+class ClientFile:
+    """A file of a client, and whether the client seems to be there."""
+
+    client: InstallClient
+    file: Path
+    scope: Literal["user", "project"]
+    present: bool
+
+
+def list_client_files(
+    home: Path, cwd: Path, platform: str, environ: Mapping[str, str], *, project: bool = False
+) -> tuple[ClientFile, ...]:
+    """Where each client's servers are written: the file it has, else the one it would look for."""
+    folders = bases(home, cwd, platform, environ)
+    found: list[ClientFile] = []
+    for client in CLIENTS.values():
+        candidates = [
+            folders[place.base] / place.path
+            for place in PLACES
+            if place.client == client.name
+            and (place.base == "project") == project
+            and (not client.files or Path(place.path).name in client.files)
+        ]
+        if candidates:
+            there = [file for file in candidates if _is_client_present(file, home, cwd)]
+            scope: Literal["user", "project"] = "project" if project else "user"
+            found.append(ClientFile(client, (there or candidates)[0], scope, present=bool(there)))
+    return tuple(found)
+
+
+def _is_client_present(file: Path, home: Path, cwd: Path) -> bool:
+    """A client has a file, or at least the folder for it; home and project are there without any client."""
+    try:
+        if file.is_file():
+            return True
+        return file.parent.is_dir() and file.parent not in (home, cwd)
+    except OSError:
+        return False
+
+
+def build_stdio_entry(client: InstallClient, command: str, arguments: list[str]) -> ServerEntry:
+    """The entry for a client that starts us."""
+    return {**client.extra, "command": command, "args": arguments}
+
+
+def build_http_entry(client: InstallClient, url: str, *, key_variable: str | None) -> ServerEntry:
+    """The entry for a client that connects to us; the key is referred to, never written out."""
+    assert client.url is not None
+    entry: ServerEntry = {**client.http_extra, client.url: url}
+    if key_variable is None:
+        return entry
+    if client.is_toml:
+        entry["bearer_token_env_var"] = key_variable
+    elif client.variable is not None:
+        entry["headers"] = {"Authorization": f"Bearer {client.variable % key_variable}"}
+    return entry
+
+
+_BOM: Final = b"\xef\xbb\xbf"
+_BACKUPS: Final = ".backup-"
+
+
+@frozen(kw_only=False)
+class FileChange:
+    """What a file holds now and what it would hold. None: there is no such file."""
+
+    file: Path
+    before: bytes | None = field(repr=False)
+    after: bytes | None = field(repr=False)
+
+    @property
+    def needed(self) -> bool:
+        return self.before != self.after
+
+
+def plan_install(client: InstallClient, file: Path, name: str, entry: ServerEntry) -> FileChange:
+    """The change that makes `entry` the client's server `name`. Raises `ConfigError` if it cannot."""
+    data = _read_bytes(file)
+    document = _read_client_file(client, file) if data is not None else None
+    values = _get_values(document)
+    present = _look_up(values, client.place).get(name)
+    entry = _keep_switches(present, entry)
+    if present == entry:
+        return FileChange(file, data, data)
+    expected = copy.deepcopy(values)
+    node = expected
+    for key in client.place:
+        inner: Any = node.setdefault(key, {})
+        if not isinstance(inner, dict):
+            raise _build_paste_error(client, file, name, entry, f'"{key}" is not a table of servers')
+        node = cast("dict[str, Any]", inner)
+    node[name] = entry
+    return _check_edit(
+        client, file, data, lambda text: _put_entry(client, text, name, entry), expected, (name, entry)
+    )
+
+
+def plan_removal(client: InstallClient, file: Path, name: str) -> FileChange:
+    """The change that takes the server `name` out again: back to the backup if that is all there is."""
+    data = _read_bytes(file)
+    values = _get_values(_read_client_file(client, file)) if data is not None else {}
+    present = _look_up(values, client.place).get(name)
+    if data is None or present is None:
+        return FileChange(file, data, data)
+    entry = cast("ServerEntry", present)
+    original = _find_original(client, file, data, name, entry)
+    if original is not None:
+        return FileChange(file, data, original[0])
+    expected = copy.deepcopy(values)
+    del _look_up(expected, client.place)[name]
+    return _check_edit(client, file, data, lambda text: _drop_entry(client, text, name), expected, None)
+
+
+def format_change(change: FileChange, shown: str, client: InstallClient) -> list[str]:
+    """What would change, as lines of a unified diff, secrets masked."""
+    _remember_secrets(change, client)
+    before, after = (_decode(data or b"").splitlines() for data in (change.before, change.after))
+    lines = unified_diff(before, after, f"{shown} (now)", f"{shown} (then)", lineterm="")
+    return [visible(scrub(line), keep="\t\\") for line in lines]
+
+
+def apply_change(change: FileChange, now: datetime) -> Path | None:
+    """Write it. A crash leaves the old file or the new one. Answers with the backup, if there was a file."""
+    target = change.file.resolve()  # a link stays a link
+    if _read_bytes(target) != change.before:
+        message = f"{change.file} was changed by somebody else meanwhile"
+        raise ConfigError(message, hint="run the command again")
+    try:
+        mode = target.stat().st_mode & 0o777 if change.before is not None else PRIVATE
+        backup = None
+        if change.before is not None:
+            backup = _find_free_backup(target, now)
+            replace_whole(backup, change.before, mode)
+        if change.after is None:
+            target.unlink()
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            replace_whole(target, change.after, mode)
+    except OSError as error:
+        message = f"{change.file} cannot be written: {error.strerror or error}"
+        raise ConfigError(message, hint="check the permissions of the file and its folder") from error
+    return backup
+
+
+def is_switched_off(client: InstallClient, change: FileChange, name: str) -> bool:
+    """Whether the client will not start the server `name`: a switch in an older entry is kept."""
+    entry = _look_up(_parse_values(client, _decode(change.after or b"")), client.place).get(name)
+    switches = cast("ServerEntry", entry) if isinstance(entry, dict) else {}
+    return switches.get("disabled") is True or switches.get("enabled") is False
+
+
+def format_snippet(client: InstallClient, name: str, entry: ServerEntry) -> str:
+    """The entry as a person would paste it into an empty file."""
+    return _put_entry(client, "", name, entry).rstrip()
+
+
+def _keep_switches(present: object, entry: ServerEntry) -> ServerEntry:
+    """Our entry, with what a person or the client added to an older one: switches, permissions."""
+    older = cast("ServerEntry", present) if isinstance(present, dict) else {}
+    return {**{key: value for key, value in older.items() if key not in OURS}, **entry}
+
+
+def _check_edit(
+    client: InstallClient,
+    file: Path,
+    data: bytes | None,
+    edit: Callable[[str], str],
+    expected: Mapping[str, Any],
+    pasted: tuple[str, ServerEntry] | None,
+) -> FileChange:
+    mark = _BOM if data is not None and data.startswith(_BOM) else b""
+    try:
+        text = edit(_decode(data or b""))
+        sound = _parse_values(client, text) == expected
+    except (NotEditable, ValueError, TypeError, IndexError):
+        text, sound = "", False
+    if not sound:
+        if pasted is not None:
+            raise _build_paste_error(
+                client, file, *pasted, "its way of writing is not one we can change safely"
+            )
+        message = f"the entry cannot be taken out of {file} safely"
+        raise ConfigError(message, hint="remove it by hand; nothing was changed")
+    return FileChange(file, data, mark + text.encode())
+
+
+def _build_paste_error(
+    client: InstallClient, file: Path, name: str, entry: ServerEntry, reason: str
+) -> ConfigError:
+    message = f"{file} was left as it is: {reason}"
+    return ConfigError(message, hint=f"add this to it by hand:\n{format_snippet(client, name, entry)}")
+
+
+def _find_original(
+    client: InstallClient, file: Path, data: bytes, name: str, entry: ServerEntry
+) -> tuple[bytes | None] | None:
+    """What the file was before we came, if all that happened to it since is our entry."""
+    candidates: list[bytes | None] = [None]
+    for backup in sorted(file.resolve().parent.glob(f"{file.resolve().name}{_BACKUPS}*"), reverse=True):
+        candidates.insert(-1, _read_bytes(backup))
+    for held in candidates:
+        try:
+            text = _put_entry(client, _decode(held or b""), name, entry)
+            without = name not in _look_up(_parse_values(client, _decode(held or b"")), client.place)
+        except (NotEditable, ValueError, TypeError, IndexError):
+            continue
+        mark = _BOM if held is not None and held.startswith(_BOM) else b""
+        if without and mark + text.encode() == data:
+            return (held,)
+    return None
+
+
+def _put_entry(client: InstallClient, text: str, name: str, entry: ServerEntry) -> str:
+    edit = put_toml if client.is_toml else put_json
+    return edit(text, client.place, name, entry)
+
+
+def _drop_entry(client: InstallClient, text: str, name: str) -> str:
+    edit = drop_toml if client.is_toml else drop_json
+    return edit(text, client.place, name)
+
+
+def _read_client_file(client: InstallClient, file: Path) -> Document:
+    document = read_document(file, str(file), toml=client.is_toml)
+    if isinstance(document, Problem):
+        raise ConfigError(str(document), hint=document.fix, problems=(document,))
+    return document
+
+
+def _parse_values(client: InstallClient, text: str) -> dict[str, Any]:
+    if client.is_toml:
+        return tomllib.loads(text)
+    document = parse_json(text, "file", Path())
+    if isinstance(document, Problem):
+        raise ValueError(str(document))
+    return _get_values(document)
+
+
+def _get_values(document: Document | None) -> dict[str, Any]:
+    return dict(document.values) if document is not None else {}
+
+
+def _look_up(values: Mapping[str, Any], place: tuple[str, ...]) -> dict[str, Any]:
+    node: Any = values
+    for key in place:
+        node = cast("Any", node).get(key) if isinstance(node, dict) else None
+    return cast("dict[str, Any]", node) if isinstance(node, dict) else {}
+
+
+def _remember_secrets(change: FileChange, client: InstallClient) -> None:
+    """Secrets of the servers around ours must not be shown with them."""
+    for data in (change.before, change.after):
+        parse = parse_toml if client.is_toml else parse_json
+        document = parse(_decode(data or b""), "file", Path())
+        if isinstance(document, Document):
+            drafts, _ = read_drafts(document)
+            for draft in drafts:
+                remember_literals(draft.values)
+
+
+def _read_bytes(file: Path) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        message = f"{file} cannot be read: {error.strerror or error}"
+        raise ConfigError(message, hint="check the path and its permissions") from error
+
+
+def _decode(data: bytes) -> str:
+    return data.removeprefix(_BOM).decode("utf-8", "strict")
+
+
+def _find_free_backup(target: Path, now: datetime) -> Path:
+    name = f"{target.name}{_BACKUPS}{now:%Y%m%d-%H%M%S}"
+    backup, number = target.with_name(name), 1
+    while backup.exists():
+        number += 1
+        backup = target.with_name(f"{name}-{number}")
+    return backup
+
+
+KEY_VARIABLE = "FINGERPOST_KEY"
+# Programs that are started from a desktop have these as well.
+EVERYWHERE = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TMPDIR", "USER"})
+
+
+def install_client(
+    *,
+    client: str | None,
+    mode: str,
+    profile: str | None,
+    way: str | None,
+    name: str,
+    project: bool,
+    yes: bool,
+    dry_run: bool,
+    undo: bool,
+    servers: Path | None,
+    config: Path | None,
+) -> int:
+    """Write Fingerpost into the configuration of an MCP client."""
+    if client is None:
+        return _list_clients(project=project, name=name)
+    place = _find_place(client, project=project)
+    if profile is not None and mode != "auto":
+        message = "a profile has its own mode; give --mode or --profile"
+        raise click.UsageError(message)
+    if undo:
+        return _remove_entry(place, name, yes=yes, dry_run=dry_run)
+    path = f"/p/{profile}" if profile else "" if mode == "auto" else f"/{mode}"
+    if way == "http":
+        entry, notes = _describe_http_entry(place.client, path, config, servers)
+    else:
+        wishes = ["--profile", profile] if profile else [] if mode == "auto" else ["--mode", mode]
+        entry, notes = _describe_stdio_entry(place.client, wishes, config, servers, profile)
+    return _add_entry(place, name, entry, notes, yes=yes, dry_run=dry_run)
+
+
+def _list_clients(*, project: bool, name: str) -> int:
+    made = build_table(None, "client", "file", "Fingerpost")
+    for place in _list_places(project=project):
+        if place.present:
+            made.add_row(
+                place.client.name, clean_text(short(place.file, Path.home())), _get_standing(place, name)
+            )
+    if made.row_count == 0:
+        click.echo("No MCP client was found here. `fingerpost install CLIENT` writes its file all the same.")
+        return 1
+    get_output().print(made)
+    click.echo("Write the entry with `fingerpost install CLIENT`.")
+    return 0
+
+
+def _get_standing(place: ClientFile, name: str) -> str:
+    try:
+        return "installed" if plan_removal(place.client, place.file, name).needed else "not yet"
+    except ConfigError:
+        return "its file cannot be read"  # `fingerpost install CLIENT` says why
+
+
+def _list_places(*, project: bool) -> tuple[ClientFile, ...]:
+    return list_client_files(Path.home(), Path.cwd(), sys.platform, os.environ, project=project)
+
+
+def _find_place(client: str, *, project: bool) -> ClientFile:
+    known = {place.client.name: place for place in _list_places(project=project)}
+    if client in known:
+        return known[client]
+    near = get_close_matches(client, known, n=1, cutoff=0.4)
+    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
+    where = "a file of its own in a project" if project else "a file we know"
+    message = f"{client!r} is no client with {where}; {hint}"
+    raise click.BadParameter(message, param_hint="CLIENT")
+
+
+def _describe_stdio_entry(
+    client: InstallClient, wishes: list[str], config: Path | None, servers: Path | None, profile: str | None
+) -> tuple[ServerEntry, list[str]]:
+    """The client starts `fingerpost stdio`, with the settings that hold here, wherever it starts it from."""
+    loaded = read_settings(CommonOptions(config, servers, as_json=False))
+    notes = [_format_unknown_profile(profile)] if profile and profile not in loaded.settings.profiles else []
+    if not loaded.specs:
+        notes.append("no servers are configured yet: name a file with --servers, or run `fingerpost import`")
+    if borrowed := _find_variables(loaded.files):
+        notes.append(
+            f"the settings use {', '.join(borrowed)}, set in this shell: {client.label} must have the same, "
+            "and what is started from a desktop does not read your shell's profile"
+        )
+    files: list[str] = []
+    if (settings_file := _find_settings_file(config)) is not None:
+        files += ["--config", str(settings_file)]
+    if (named := servers or os.environ.get(SERVERS_FILE)) is not None:
+        files += ["--servers", str(Path(named).expanduser().absolute())]
+    beside = Path(sys.executable).with_name("fingerpost")
+    # Programs with windows do not have the shell's PATH: the command is written whole.
+    command, first = (str(beside), []) if beside.is_file() else (sys.executable, ["-m", "fingerpost"])
+    return build_stdio_entry(client, command, [*first, "stdio", *wishes, *files]), notes
+
+
+def _find_variables(files: Iterable[str]) -> list[str]:
+    """The variables of this shell that these files take something from."""
+    scope = Scope(environ=os.environ, folder=Path.cwd(), home=Path.home())
+    names: set[str] = set()
+    for file in files:
+        text = Path(file).read_text(encoding="utf-8-sig", errors="replace")
+        names.update(taken.name for taken in expand(text, scope).taken)
+    return sorted(names - EVERYWHERE)
+
+
+def _find_settings_file(config: Path | None) -> Path | None:
+    sources = Sources(config=config, servers=None, overrides={}, environ=os.environ, cwd=Path.cwd())
+    found = config_path(sources)
+    return None if found is None else found.absolute()
+
+
+def _describe_http_entry(
+    client: InstallClient, path: str, config: Path | None, servers: Path | None
+) -> tuple[ServerEntry, list[str]]:
+    """The client connects to the address that the settings give the gateway."""
+    if client.url is None:
+        message = f"{client.label} starts programs only; its file takes no addresses"
+        raise ConfigError(message, hint="leave --http away")
+    settings = read_settings(CommonOptions(config, servers, as_json=False)).settings
+    gateway = settings.gateway
+    if gateway.port == 0 and gateway.public_url is None:
+        message = "the gateway's port is 0, another at each start"
+        raise ConfigError(message, hint="set gateway.port to a fixed one")
+    profile = path.removeprefix("/p/")
+    notes = (
+        [_format_unknown_profile(profile)]
+        if path.startswith("/p/") and profile not in settings.profiles
+        else []
+    )
+    needs_key = (gateway.require_key or is_exposed(gateway)) and gateway.sign_in is None
+    if needs_key:
+        notes.append(_format_key_note(client))
+    notes.append("the gateway has to run: `fingerpost serve`")
+    url = f"{_format_address(gateway)}/mcp{path}"
+    return build_http_entry(client, url, key_variable=KEY_VARIABLE if needs_key else None), notes
+
+
+def _format_key_note(client: InstallClient) -> str:
+    if client.variable is None and not client.is_toml:
+        return "a key is needed: make one with `fingerpost keys add NAME`, and add it to the entry's headers"
+    return f"a key is needed in the variable {KEY_VARIABLE}: `fingerpost keys add NAME` makes one"
+
+
+def _format_unknown_profile(name: str) -> str:
+    return f"no profile is named {name} in the settings at the moment"
+
+
+def _format_address(gateway: GatewaySettings) -> str:
+    if gateway.public_url is not None:
+        return gateway.public_url.rstrip("/")
+    host = "127.0.0.1" if gateway.host in ("0.0.0.0", "::") else gateway.host  # noqa: S104 - not bound here
+    return f"http://[{host}]:{gateway.port}" if ":" in host else f"http://{host}:{gateway.port}"
+
+
+def _add_entry(
+    place: ClientFile, name: str, entry: ServerEntry, notes: list[str], *, yes: bool, dry_run: bool
+) -> int:
+    change = plan_install(place.client, place.file, name, entry)
+    if is_switched_off(place.client, change, name):
+        notes.append(f"the entry is switched off in {place.client.label}, and stays so: switch it on there")
+    if not change.needed:
+        click.echo(f"{place.client.label} has this entry already.")
+    else:
+        _show_change(change, place)
+    for note in notes:
+        click.echo(style_text("note: ", fg="yellow") + note, err=True)
+    if dry_run or not change.needed:
+        return 0
+    _write_change(change, place, yes=yes)
+    click.echo(f"Restart {place.client.label} to use it.")
+    return 0
+
+
+def _remove_entry(place: ClientFile, name: str, *, yes: bool, dry_run: bool) -> int:
+    change = plan_removal(place.client, place.file, name)
+    if not change.needed:
+        click.echo(f"{place.client.label} has no entry named {name}.")
+        return 0
+    _show_change(change, place)
+    if not dry_run:
+        _write_change(change, place, yes=yes)
+    return 0
+
+
+def _show_change(change: FileChange, place: ClientFile) -> None:
+    for line in format_change(change, short(place.file, Path.home()), place.client):
+        click.echo(style_text(line, fg={"+": "green", "-": "red", "@": "cyan"}.get(line[:1])))
+
+
+def _write_change(change: FileChange, place: ClientFile, *, yes: bool) -> None:
+    if not place.present and place.scope == "user" and not change.file.parent.is_dir():
+        absent = f"{place.client.label} does not seem to be here; {change.file.parent} is made"
+        click.echo(style_text("note: ", fg="yellow") + absent, err=True)
+    if not yes:
+        verb = "Remove" if change.after is None else "Write"
+        confirm(f"{verb} {change.file}?", abort=True)
+    backup = apply_change(change, datetime.now().astimezone())
+    kept = f"; the old one is {backup}" if backup else ""
+    click.echo(f"{'Removed' if change.after is None else 'Wrote'} {change.file}{kept}.")

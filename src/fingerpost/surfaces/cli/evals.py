@@ -1,0 +1,593 @@
+"""`fingerpost eval`: make predictions, judge them, build a set of past requests, compare settings."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import sys
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
+
+import anyio.to_thread
+import click
+from anyio.from_thread import start_blocking_portal
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from fingerpost.catalog import Snapshot
+from fingerpost.errors import ConfigError
+from fingerpost.evals.compare import Difference, differences
+from fingerpost.evals.gate import Bound, bound, unmet
+from fingerpost.evals.learning import OwnRecord, judge_learning, own_queries
+from fingerpost.evals.measures import Measure, measures
+from fingerpost.evals.own import OwnSet, own_set
+from fingerpost.evals.predict import Routing, Scope, routings, settings_for, unknown_candidates
+from fingerpost.evals.reading import read_predictions, read_queries, read_tools
+from fingerpost.evals.ready import ready_narrower, share_ready
+from fingerpost.evals.records import Prediction, QueryRecord
+from fingerpost.evals.selecting import Selector, with_selections
+from fingerpost.evals.shadow import Contrast, Shadow, distinct, shadow
+from fingerpost.evals.shelf import Shelf, shelve
+from fingerpost.llm import ModelPool, Role
+from fingerpost.records import JsonObject, utc_now
+from fingerpost.router.learned import CHECK
+from fingerpost.settings import Loaded, Settings, load
+from fingerpost.surfaces.cli.common import (
+    CommonOptions,
+    connect_servers,
+    open_router,
+    read_pairs,
+    read_settings,
+    run_async,
+    run_on_store,
+)
+from fingerpost.surfaces.cli.screen import (
+    build_table,
+    clean_text,
+    cut_sentence,
+    format_count,
+    get_error_output,
+    get_output,
+    print_json,
+    print_lines,
+)
+from fingerpost.surfaces.cli.streams import style_text
+
+if TYPE_CHECKING:
+    from fingerpost.evals.learning import LearningReport
+    from fingerpost.evals.selecting import Tally
+    from fingerpost.router import Router
+    from fingerpost.store import Store
+
+
+def write_set(made: OwnSet, folder: Path, *, as_json: bool) -> None:
+    """Both files into the folder, readable by their owner only: requests are people's own words."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write_lines(folder / "tools.jsonl", made.tools)
+        _write_lines(folder / "queries.jsonl", made.queries)
+    except OSError as error:
+        message = f"{folder} cannot be written: {error.strerror or error}"
+        raise ConfigError(message, hint="Name another folder with --out.") from error
+    if as_json:
+        print_json(
+            {"folder": str(folder), "tools": len(made.tools), "queries": len(made.queries), "gone": made.gone}
+        )
+        return
+    written = f"{format_count(len(made.tools), 'tool')} and {format_count(len(made.queries), 'request')}"
+    gone = f"; {format_count(made.gone, 'choice')} of tools that are gone left out" if made.gone else ""
+    click.echo(f"{written} written to {folder}{gone}")
+    if not made.queries:
+        click.echo("No tool has worked for a recorded request yet: use some, then run this again.", err=True)
+
+
+async def compare_learning(router: Router, limit: int) -> LearningReport:
+    """The comparison on what this store remembers; kept, so that `fingerpost learned` can tell of it."""
+    record = OwnRecord(
+        choices=await router.store.choices.recent(limit), said=await router.store.feedback.recent(limit)
+    )
+    snapshot = router.tools
+    queries = own_queries(record, (card.key for card in snapshot.cards))
+    report = await anyio.to_thread.run_sync(
+        lambda: judge_learning(snapshot, router.settings, queries, record, now=utc_now())
+    )
+    await router.store.evals.keep(CHECK, report.as_json())
+    return report
+
+
+def show_learning(report: LearningReport, *, as_json: bool) -> int:
+    """The verdict and its figures; 1 where it loses, or where nothing can be said."""
+    if as_json:
+        print_json(report.as_json())
+    else:
+        print_lines([f"learning from feedback: {report.verdict}", report.reason])
+        if report.corrected:
+            requests = format_count(report.corrected, "corrected request")
+            first = f"{report.first_before} without it, for {report.first_after} with it"
+            print_lines([f"of {requests} the right tool is first for {first}"])
+        if report.differences:
+            made = build_table(None, "figure", "without", "with", "95 % of the change", "")
+            for one in report.differences:
+                interval = f"{one.low:+.3f} … {one.high:+.3f}"
+                made.add_row(one.name, f"{one.before:.3f}", f"{one.after:.3f}", interval, one.verdict)
+            get_output().print(made)
+    return 0 if report.verdict in ("would help", "no loss") else 1
+
+
+def _write_lines(path: Path, lines: Iterable[JsonObject]) -> None:
+    path.touch(mode=0o600)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+
+STDOUT = Path("-")
+SHOWN_NAMES = 3
+
+SelectionStep = Callable[[Iterable[Routing]], Iterator[Prediction]]
+
+
+def write_predictions(
+    shelf: Shelf,
+    queries: Sequence[QueryRecord],
+    settings: Settings,
+    out: Path,
+    *,
+    top: int,
+    scope: Scope,
+    at_once: int = 0,
+) -> None:
+    """Route every query; each line is on disk as soon as it is known.
+
+    With `at_once` a model also selects, that many questions at a time.
+    """
+    written = 0
+    with (
+        _open_output(out) as file,
+        _build_progress() as bar,
+        _open_selection(shelf, settings, at_once) as select,
+    ):
+        indexing = bar.add_task("indexing", total=1.0)
+        with ready_narrower(
+            shelf.snapshot, settings, progress=lambda done: bar.update(indexing, completed=done)
+        ) as narrower:
+            bar.update(indexing, completed=1.0)
+            _note_unencoded(share_ready(narrower, settings))
+            task = bar.add_task("routing", total=len(queries))
+            try:
+                for prediction in select(routings(shelf, queries, narrower.narrow, top=top, scope=scope)):
+                    file.write(json.dumps(prediction.as_json()) + "\n")
+                    file.flush()
+                    written += 1
+                    bar.advance(task)
+            except KeyboardInterrupt:
+                _print_note(f"stopped: {written:,} of {len(queries):,} predictions are written")
+                raise
+
+
+@contextlib.contextmanager
+def _open_selection(shelf: Shelf, settings: Settings, at_once: int) -> Generator[SelectionStep]:
+    """What makes lines of routed queries: as they are, or each with what a model selects."""
+    if not at_once:
+        yield lambda routed: (one.prediction for one in routed)
+        return
+
+    pool = ModelPool.of(settings.models)
+    selector = Selector(pool, shelf, settings)
+    _print_note(f"{clean_text(pool.name(Role.LITE))} selects for each query; --no-select leaves that out")
+    with start_blocking_portal() as portal:
+        try:
+            yield lambda routed: with_selections(routed, selector, portal, at_once=at_once)
+        finally:
+            portal.call(pool.aclose)
+            _note_tally(selector.tally)
+
+
+def _note_tally(tally: Tally) -> None:
+    tokens = f", {tally.tokens:,} tokens" if tally.tokens else ""
+    _print_note(f"{format_count(tally.calls, 'question')} to the model{tokens}")
+    if tally.failures:
+        _print_note(f"{tally.failures:,} of them failed; the first: {clean_text(tally.first_failure)}")
+
+
+def note_left_out(shelf: Shelf, offered: int) -> None:
+    """Say which tools could not be taken."""
+    for line in shelf.left_out[:SHOWN_NAMES]:
+        _print_note(f"left out: {clean_text(line)}")
+    if (more := len(shelf.left_out) - SHOWN_NAMES) > 0:
+        _print_note(f"left out: {more:,} more of {format_count(offered, 'tool')}")
+
+
+def note_unknown(unknown: Mapping[str, int]) -> None:
+    """Say which candidates are no tool of the set."""
+    if unknown:
+        named = ", ".join(clean_text(tool) for tool in list(unknown)[:SHOWN_NAMES])
+        more = " …" if len(unknown) > SHOWN_NAMES else ""
+        _print_note(
+            f"passed over: {format_count(len(unknown), 'candidate id')} of no tool in the set: {named}{more}"
+        )
+
+
+def _note_unencoded(share: float) -> None:
+    if share < 1:
+        _print_note(f"{1 - share:.0%} of the tools could not be compared by meaning; their words stand in")
+
+
+def _print_note(text: str) -> None:
+    click.echo(style_text("note: ", fg="yellow") + text, err=True)
+
+
+@contextlib.contextmanager
+def _open_output(out: Path) -> Generator[TextIO]:
+    if out == STDOUT:
+        yield sys.stdout
+        return
+    try:
+        file = out.open("w", encoding="utf-8")
+    except OSError as error:
+        message = f"{out} cannot be written: {error.strerror or error}"
+        raise ConfigError(message, hint="Name another file with --out, or - for stdout.") from error
+    with file:
+        yield file
+
+
+def _build_progress() -> Progress:
+    screen = get_error_output()
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=screen,
+        transient=True,
+        disable=not screen.is_terminal,
+    )
+
+
+def show_report(
+    queries_file: Path,
+    tools_file: Path | None,
+    files: Sequence[Path],
+    bounds: Sequence[Bound],
+    *,
+    keep: str | None = None,
+    as_json: bool,
+) -> int:
+    """Print the report, and keep it under a name where one is given; 1 when a bound is not met."""
+    queries = read_queries(queries_file)
+    if tools_file is not None:
+        _note_unknown_labels(queries, tools_file)
+    runs = [_measure_run(path, queries) for path in files]
+    broken = unmet(bounds, runs[-1])
+    compared = differences(runs[0], runs[1]) if len(runs) == 2 else None
+    if keep is not None:
+        _keep_report(keep, _convert_report(runs[-1], compared, broken))
+    if as_json:
+        print_json(_convert_report(runs[-1], compared, broken))
+    elif compared is not None:
+        _show_differences(compared, files)
+    else:
+        _show_measures(runs[0], files[0])
+    for said in broken:
+        click.echo(style_text("not met: ", fg="red", bold=True) + said, err=True)
+    return 1 if broken else 0
+
+
+def _keep_report(name: str, report: dict[str, Any]) -> None:
+    async def work(store: Store, _: Settings) -> None:
+        await store.evals.keep(name, report)
+
+    run_on_store(None, None, work)
+
+
+def _measure_run(path: Path, queries: Sequence[QueryRecord]) -> list[Measure]:
+    predictions = read_predictions(path)
+    _note_missing_lines(path, queries, predictions)
+    found = measures(queries, predictions)
+    if not found:
+        message = f"{path} holds no prediction for any of these queries"
+        raise ConfigError(message, hint="Name the queries the predictions were made for.")
+    return found
+
+
+def _note_missing_lines(
+    path: Path, queries: Sequence[QueryRecord], predictions: Mapping[str, Prediction]
+) -> None:
+    missing = sum(query.id not in predictions for query in queries)
+    if missing:
+        get_error_output().print(
+            f"note: {path} has no line for {missing:,} of the {len(queries):,} queries; they are left out"
+        )
+
+
+def _note_unknown_labels(queries: Sequence[QueryRecord], tools_file: Path) -> None:
+    known = {tool.id for tool in read_tools(tools_file)}
+    labels = {tool for query in queries for group in query.wanted for tool in group}
+    if unknown := sorted(labels - known):
+        named = ", ".join(clean_text(tool) for tool in unknown[:3])
+        unknown_labels = format_count(len(unknown), "label")
+        get_error_output().print(
+            f"note: {unknown_labels} name no tool of the set and can never be found: {named}"
+            + (" …" if len(unknown) > 3 else "")
+        )
+
+
+def _show_measures(found: Sequence[Measure], path: Path) -> None:
+    shown = build_table(str(path), "figure", "value", "queries", "what it is")
+    for column in (1, 2):
+        shown.columns[column].justify = "right"
+    for measure in found:
+        shown.add_row(
+            measure.name, _format_number(measure.name, measure.value), f"{len(measure.ids):,}", measure.about
+        )
+    get_output().print(shown)
+
+
+def _show_differences(found: Sequence[Difference], files: Sequence[Path]) -> None:
+    title = f"{files[1]} compared with {files[0]}"
+    shown = build_table(title, "figure", "before", "after", "change", "95 % interval", "queries", "")
+    for column in range(1, 6):
+        shown.columns[column].justify = "right"
+    colours = {"better": "green", "worse": "red"}
+    for one in found:
+        low, high = (_format_number(one.name, value, signed=True) for value in (one.low, one.high))
+        interval = f"{low} … {high}"
+        shown.add_row(
+            one.name,
+            _format_number(one.name, one.before),
+            _format_number(one.name, one.after),
+            _format_number(one.name, one.change, signed=True),
+            interval,
+            f"{one.queries:,}",
+            one.verdict,
+            style=colours.get(one.verdict),
+        )
+    get_output().print(shown)
+
+
+def _format_number(name: str, value: float, *, signed: bool = False) -> str:
+    digits = 2 if name.startswith("ms_") else 4
+    return f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"
+
+
+def _convert_report(
+    found: Sequence[Measure], compared: Sequence[Difference] | None, broken: Sequence[str]
+) -> dict[str, Any]:
+    report: dict[str, Any] = {
+        "figures": {
+            measure.name: {
+                "value": _make_finite(measure.value),
+                "queries": len(measure.ids),
+                "about": measure.about,
+            }
+            for measure in found
+        },
+        "not_met": list(broken),
+    }
+    if compared is not None:
+        report["compared"] = {
+            one.name: {
+                "before": _make_finite(one.before),
+                "after": _make_finite(one.after),
+                "change": _make_finite(one.change),
+                "interval": [_make_finite(one.low), _make_finite(one.high)],
+                "queries": one.queries,
+                "verdict": one.verdict,
+            }
+            for one in compared
+        }
+    return report
+
+
+def _make_finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+RECORDED = 500
+SHOWN_ROWS = 20
+
+
+def read_requests(path: Path) -> Sequence[str]:
+    """One request per line: plain words, or an object with a `query`."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeError) as error:
+        message = f"{path} cannot be read: {error}"
+        raise ConfigError(message, hint="Name a text file with one request per line.") from error
+    return distinct(_parse_request(line) for line in lines)
+
+
+def _parse_request(line: str) -> str:
+    if line.lstrip().startswith("{"):
+        try:
+            value: object = json.loads(line)
+        except ValueError:
+            return line
+        if isinstance(value, dict):
+            query = cast("dict[str, object]", value).get("query")
+            return query if isinstance(query, str) else line
+    return line
+
+
+def show_contrasts(
+    before: Loaded, after: Settings, given: Sequence[str] | None, *, wait: float, as_json: bool
+) -> int:
+    """Route the requests under both settings and show what differs; 1 when something does."""
+    snapshot, requests = run_async(lambda: _gather_requests(before, given, wait))
+    if not requests:
+        message = "there are no requests to compare"
+        raise ConfigError(message, hint="Give some with --requests FILE; none are recorded in the store yet.")
+    with (
+        ready_narrower(snapshot, before.settings) as old,
+        ready_narrower(snapshot, after) as new,
+    ):
+        found = shadow(requests, old.narrow, new.narrow)
+    if as_json:
+        print_json(_convert_shadow(found))
+    else:
+        _show_shadow(found)
+    return 1 if found.differing else 0
+
+
+async def _gather_requests(
+    loaded: Loaded, given: Sequence[str] | None, wait: float
+) -> tuple[Snapshot, Sequence[str]]:
+    async with open_router(loaded) as router:
+        await connect_servers(router, wait=wait)
+        if given is None:
+            given = distinct(choice.request for choice in await router.store.choices.recent(RECORDED))
+        return router.tools, given
+
+
+def _show_shadow(found: Shadow) -> None:
+    click.echo(
+        f"{len(found.differing):,} of {format_count(len(found.contrasts), 'request')} "
+        f"({found.share:.0%}) would be offered other tools"
+    )
+    if not found.differing:
+        return
+    by_tool = build_table(None, "tool", "newly offered", "no longer")
+    for tool, gained, lost in found.moved()[:SHOWN_ROWS]:
+        by_tool.add_row(clean_text(tool), str(gained), str(lost))
+    by_request = build_table(None, "request", "newly offered", "no longer")
+    for one in found.differing[:SHOWN_ROWS]:
+        by_request.add_row(cut_sentence(one.request, 60), _join_names(one.gained), _join_names(one.lost))
+    get_output().print(by_tool, by_request)
+
+
+def _join_names(tools: tuple[str, ...]) -> str:
+    return ", ".join(clean_text(tool) for tool in tools)
+
+
+def _convert_shadow(found: Shadow) -> dict[str, Any]:
+    def entry(one: Contrast) -> dict[str, Any]:
+        return {
+            "request": one.request,
+            "before": one.before,
+            "after": one.after,
+            "gained": one.gained,
+            "lost": one.lost,
+        }
+
+    return {
+        "requests": len(found.contrasts),
+        "differing": len(found.differing),
+        "share": round(found.share, 4),
+        "tools": [{"tool": tool, "gained": gained, "lost": lost} for tool, gained, lost in found.moved()],
+        "contrasts": [entry(one) for one in found.differing],
+    }
+
+
+def write_set_predictions(
+    *,
+    tools_file: Path,
+    queries_file: Path,
+    out: Path,
+    top: int,
+    scope: Literal["catalog", "candidates"],
+    limit: int | None,
+    lexical: bool,
+    select: bool | None,
+    at_once: int,
+    config: Path | None,
+) -> int:
+    """Route every query of a set and write one JSON line for each, as soon as it is known."""
+    queries = read_queries(queries_file)[:limit]
+    tools = read_tools(tools_file)
+    given = read_settings(CommonOptions(config, None, as_json=False)).settings
+    settings = settings_for(given, queries, top=top, scope=scope, lexical=lexical)
+    asked = at_once if _should_select(settings, select) else 0
+    shelf = shelve(tools, settings)
+    note_left_out(shelf, len(tools))
+    if scope == "candidates":
+        note_unknown(unknown_candidates(shelf, queries))
+    write_predictions(shelf, queries, settings, out, top=top, scope=scope, at_once=asked)
+    return 0
+
+
+def _should_select(settings: Settings, wanted: bool | None) -> bool:
+    """Whether a model selects, too: when there is one, unless told otherwise."""
+    configured = settings.models.lite is not None or settings.models.prime is not None
+    if wanted and not configured:
+        message = "no model is configured that could select; set models.lite or models.prime"
+        raise click.UsageError(message)
+    return configured if wanted is None else wanted
+
+
+def report_predictions(
+    *,
+    predictions: tuple[Path, ...],
+    queries_file: Path,
+    tools_file: Path | None,
+    least: tuple[str, ...],
+    most: tuple[str, ...],
+    keep: str | None,
+    as_json: bool,
+) -> int:
+    """Judge one run of predictions, or compare two."""
+    if len(predictions) > 2:
+        message = "give one file of predictions, or two to compare"
+        raise click.UsageError(message)
+    bounds = [*(bound(text, least=True) for text in least), *(bound(text, least=False) for text in most)]
+    return show_report(queries_file, tools_file, predictions, bounds, keep=keep, as_json=as_json)
+
+
+def make_own_set(
+    *,
+    out: Path | None,
+    compare: bool,
+    limit: int,
+    config: Path | None,
+    servers: Path | None,
+    as_json: bool,
+    wait: float,
+) -> int:
+    """Make a set of your own tools, and of the requests for which one of them worked."""
+    if (out is None) is not compare:
+        message = "say either where the set goes (--out FOLDER), or --compare"
+        raise click.UsageError(message)
+    loaded = read_settings(CommonOptions(config, servers, as_json))
+
+    async def work() -> Any:
+        async with open_router(loaded) as router:
+            await connect_servers(router, wait=wait)
+            if compare:
+                return await compare_learning(router, limit)
+            return own_set(router.tools.cards, await router.store.choices.recent(limit))
+
+    if out is None:
+        return show_learning(run_async(work), as_json=as_json)
+    made = run_async(work)
+    write_set(made, out, as_json=as_json)
+    return 0 if made.queries else 1
+
+
+def compare_settings(
+    *,
+    requests_file: Path | None,
+    changes: tuple[str, ...],
+    config: Path | None,
+    servers: Path | None,
+    as_json: bool,
+    wait: float,
+) -> int:
+    """Route the same requests under your settings and under changed ones, and show what differs."""
+    if not changes:
+        message = "nothing is changed; name what the new configuration sets with --set NAME=VALUE"
+        raise click.UsageError(message)
+    before = read_settings(CommonOptions(config, servers, as_json))
+    after = _load_changed(config, servers, changes)
+    given = None if requests_file is None else read_requests(requests_file)
+    return show_contrasts(before, after.settings, given, wait=wait, as_json=as_json)
+
+
+def _load_changed(config: Path | None, servers: Path | None, changes: tuple[str, ...]) -> Loaded:
+    given = {name: _parse_value(value) for name, value in read_pairs(changes).items()}
+    return load(config=config, servers=servers, overrides=given)
+
+
+def _parse_value(value: Any) -> Any:
+    """`8` is a number and `false` is no text: settings are typed, the shell is not."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return value

@@ -1,0 +1,238 @@
+"""`fingerpost feedback`, `learned` and `prefer`: record, show and forget what was learned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fingerpost.records.codec import to_plain
+from fingerpost.surfaces.cli.commands import KINDS
+from fingerpost.surfaces.cli.common import (
+    CommonOptions,
+    connect_servers,
+    open_any_router,
+    read_settings,
+    run_async,
+)
+from fingerpost.surfaces.cli.screen import (
+    build_table,
+    clean_text,
+    cut_sentence,
+    format_count,
+    get_output,
+    print_json,
+    print_lines,
+)
+from fingerpost.surfaces.cli.terminal_input import get_person
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fingerpost.records import Effort, Feedback, Learned, LearnedCorrection
+    from fingerpost.router import Router
+
+
+VERDICTS = ("good", "bad")
+
+
+def record_feedback(*, words: tuple[str, ...], **options: Any) -> int:
+    """Say whether a request got the right tool."""
+    packet_id, verdict = _parse_words(words, last=options["last"])
+    loaded = read_settings(CommonOptions(options["config"], options["servers"], options["as_json"]))
+    by = get_person()
+
+    async def work() -> int:
+        async with open_any_router(loaded) as router:
+            if options["should_have_used"] or options["tool"]:
+                await connect_servers(router, wait=options["wait"])
+            about = packet_id or await router.learning.latest(caller=by)
+            if about is None:
+                click.echo("You have asked nothing yet.", err=True)
+                return 1
+            said = await router.feedback(
+                about,
+                verdict,
+                by=by,
+                tool=options["tool"],
+                should_have=options["should_have_used"],
+                comment=options["comment"],
+            )
+            await _show_feedback(router, said, as_json=options["as_json"])
+            return 0
+
+    return run_async(work)
+
+
+def _parse_words(words: tuple[str, ...], *, last: bool) -> tuple[str | None, str]:
+    """The packet and the verdict; None: the latest."""
+    wanted = 1 if last else 2
+    if len(words) != wanted or words[-1] not in VERDICTS:
+        how = "--last good|bad" if last else "PACKET good|bad, or --last good|bad"
+        message = f"say it as: fingerpost feedback {how}"
+        raise click.UsageError(message)
+    return (None if last else words[0]), words[-1]
+
+
+async def _show_feedback(router: Router, said: Feedback, *, as_json: bool) -> None:
+    if as_json:
+        print_json(to_plain(said))
+        return
+    print_lines(await describe_feedback(router, said))
+
+
+async def describe_feedback(router: Router, said: Feedback) -> list[str]:
+    """The lines that say what was kept."""
+    used = await router.learning.used(said.packet_id)
+    return format_feedback(said, used=used, counts=router.settings.flags.learn_from_feedback)
+
+
+def format_feedback(said: Feedback, *, used: Sequence[str], counts: bool) -> list[str]:
+    """What was kept of a request that used these tools, and whether it counts."""
+    about = f" of {clean_text(said.tool)}" if said.tool else ""
+    right = f"; should have used {clean_text(said.should_have)}" if said.should_have else ""
+    lines = [f"kept: {said.verdict.value}{about}{right}"]
+    if said.tool is None and said.should_have is None:
+        lines.append(_explain_no_tool(said.verdict.value, used))
+    if not counts:
+        lines.append(
+            "It is kept and does not count yet: flags.learn_from_feedback is off. "
+            "`fingerpost eval own --compare` says whether it would help."
+        )
+    return lines
+
+
+def _explain_no_tool(verdict: str, used: Sequence[str]) -> str:
+    """Why it speaks of no tool."""
+    if used:
+        return "Several tools were used, so it speaks of none in particular; name one to say which."
+    if verdict == "good":
+        return "No tool was used, and that was right: it speaks of no tool."
+    return "No tool was used, so it speaks of none; say which one it should have used, if there is one."
+
+
+SHOWN = 20
+
+
+def show_learned(*, what: tuple[str, ...], **options: Any) -> int:
+    """Show what was learned from use and feedback, which of it counts, and why."""
+    if what and not options["reset"]:
+        message = "name what to forget together with --reset"
+        raise click.UsageError(message)
+    loaded = read_settings(CommonOptions(options["config"], options["servers"], options["as_json"]))
+
+    async def work() -> int:
+        async with open_any_router(loaded) as router:
+            if options["reset"]:
+                gone = await router.learning.forget(*what, by=get_person(), person=options["person"])
+                _show_reset(what, gone, as_json=options["as_json"])
+                return 0
+            if loaded.specs and not options["as_json"]:
+                await connect_servers(router, wait=options["wait"])  # categories are the tools' own
+            print_learned(await router.learning.learned(person=options["person"]), as_json=options["as_json"])
+            return 0
+
+    return run_async(work)
+
+
+def _show_reset(what: tuple[str, ...], gone: int, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"forgotten": list(what or KINDS), "entries": gone})
+        return
+    print_lines([f"forgotten: {', '.join(what or KINDS)} ({gone:,} recorded)"])
+
+
+def print_learned(found: Learned, *, as_json: bool) -> None:
+    """Everything, with what of it counts."""
+    if as_json:
+        print_json(to_plain(found))
+        return
+    print_lines(list(_list_overview(found)))
+    screen = get_output()
+    for made in _build_tables(found):
+        screen.print(made)
+
+
+def _list_overview(found: Learned) -> Iterator[str]:
+    on = [name for name, is_on in found.flags.items() if is_on]
+    off = [name for name, is_on in found.flags.items() if not is_on]
+    yield f"counts:          {', '.join(on) or 'nothing'}"
+    if off:
+        yield f"does not count:  {', '.join(off)}"
+    check = found.check
+    if check is None:
+        yield "checked:         not yet; `fingerpost eval own --compare` says whether feedback would help"
+    else:
+        yield f"checked:         {check.at:%Y-%m-%d %H:%M}, {check.verdict}: {check.reason}"
+    said = sum(one.times for one in found.corrections)
+    yield f"people said:     {format_count(said, 'thing')} about tools"
+    yield f"decisions:       remembered for {format_count(found.decisions, 'request')}"
+    for moved in found.thresholds:
+        yield f"threshold:       {moved.name} {moved.base:.2f} → {moved.value:.2f}, {moved.reason}"
+
+
+def _build_tables(found: Learned) -> Iterator[Any]:
+    if found.corrections:
+        made = build_table("corrections", "right", "not", "times", "by", "for")
+        for one in found.corrections[:SHOWN]:
+            words = "; ".join(cut_sentence(text, 60) for text in one.requests)
+            names = clean_text(", ".join(one.by)) or "others"
+            made.add_row(
+                _format_tool(one.right),
+                _format_tool(one.wrong),
+                str(one.times),
+                names,
+                words or _format_unseen(one),
+            )
+        yield made
+    if found.preferences:
+        made = build_table("preferences", "person", "takes", "for", "rather than", "uses")
+        for habit in found.preferences[:SHOWN]:
+            over = ", ".join(clean_text(tool) for tool in habit.over)
+            uses = f"{habit.weight:.1f}"
+            made.add_row(
+                clean_text(habit.person), clean_text(habit.tool), clean_text(habit.category), over, uses
+            )
+        yield made
+    if found.uses:
+        made = build_table("outcomes", "tool", "worked", "failed")
+        for use in found.uses[:SHOWN]:
+            made.add_row(clean_text(use.tool), str(use.worked), str(use.failed))
+        yield made
+
+
+def _format_tool(tool: str | None) -> str:
+    return "" if tool is None else clean_text(tool)
+
+
+def _format_unseen(one: LearnedCorrection) -> str:
+    return "(words of others)" if one.times else ""
+
+
+def set_preference(*, what: str | None, **options: Any) -> int:
+    """Say whether you want quick or thorough answers, or see what you said. `usual` takes it back."""
+    loaded = read_settings(CommonOptions(options["config"], options["servers"], options["as_json"]))
+
+    async def work() -> int:
+        async with open_any_router(loaded) as router:
+            who = get_person()
+            effort = await keep_preference(router, who, what)
+            if options["as_json"]:
+                print_json({"caller": who, "effort": effort})
+            else:
+                print_lines([format_preference(who, effort)])
+            return 0
+
+    return run_async(work)
+
+
+async def keep_preference(router: Router, who: str, what: str | None) -> Effort | None:
+    """Keep one of `CHOICES`, if it is given; what this person prefers now."""
+    if what is not None:
+        await router.prefer(who, None if what == "usual" else what)
+    return router.profiles.efforts.get(who)
+
+
+def format_preference(who: str, effort: Effort | None) -> str:
+    return f"{who} gets {effort or 'the usual'} answers"

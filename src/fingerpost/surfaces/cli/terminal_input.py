@@ -1,0 +1,181 @@
+"""Input from a person: lines, confirmations, and who the person is.
+
+What was typed before a question was shown is discarded, so that it is not taken for the answer.
+"""
+
+from __future__ import annotations
+
+import io
+import select
+import sys
+from collections.abc import Sequence
+from getpass import getuser
+from typing import Final, cast
+
+import click
+
+from fingerpost.errors import CallError, LimitReached
+from fingerpost.surfaces.web.peers import is_started_by_tool
+
+AT_REST: Final = 0.05  # seconds without a key, longer than a held one takes to repeat
+MOST_ROUNDS: Final = 200  # somebody who never stops typing is asked all the same
+
+
+def discard_typed_ahead() -> None:
+    """Only what is typed from here on counts. Lines from a pipe were written on purpose, and stay."""
+    if sys.stdin.isatty():
+        _flush_terminal(sys.stdin.fileno())
+        _replace_stdin()
+
+
+def _flush_terminal(terminal: int) -> None:
+    """More than once: a long paste reaches the program in pieces, the next when there is room for it."""
+    try:
+        import termios
+    except ImportError:  # not everywhere
+        return
+    try:
+        for _ in range(MOST_ROUNDS):
+            termios.tcflush(terminal, termios.TCIFLUSH)
+            if not select.select([terminal], [], [], AT_REST)[0]:
+                return
+    except termios.error:  # the terminal is gone: reading from it will say so
+        return
+
+
+def _replace_stdin() -> None:
+    """A reader that has read nothing yet. The one before it may hold lines that came in one piece."""
+    old = sys.stdin
+    fresh = open(old.fileno(), encoding=old.encoding, errors=old.errors, closefd=False)  # noqa: SIM115
+    sys.stdin = fresh
+
+
+LONGEST_LINE: Final = 100_000  # characters
+LONGEST_REQUEST: Final = 500_000
+
+
+class InputLineTooLong(LimitReached):
+    """A line that was not taken: none of it is a request, a command or an answer."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"a line may have at most {LONGEST_LINE:,} characters; this one was left out",
+            hint="Put long text into a file and name the file, or send it alone to `fingerpost ask -`.",
+        )
+
+
+def get_person() -> str:
+    """Who decides here, for the trail."""
+    try:
+        return getuser()
+    except (KeyError, OSError):  # a container without a user database
+        return "somebody"
+
+
+def refuse_tools() -> None:
+    """Raises `CallError` where a tool started this command: what a tool does is no person's decision."""
+    if is_started_by_tool():
+        message = "this command was started by a tool, and deciding is for people"
+        raise CallError(message, hint="run it in a terminal of your own")
+
+
+def is_at_terminal() -> bool:
+    """Whether somebody can be asked."""
+    return sys.stdin.isatty()
+
+
+def accept_any_text(*, line_end: str | None = None) -> None:
+    """Bytes that are no text become question marks, not errors. `line_end`: nothing else ends a line."""
+    stream: object = sys.stdin
+    if isinstance(stream, io.TextIOWrapper):
+        cast("io.TextIOWrapper", stream).reconfigure(errors="replace", newline=line_end)
+
+
+def read_line() -> str | None:
+    """The next line of stdin, whole or not at all; None when there is no more."""
+    line = sys.stdin.readline(LONGEST_LINE + 1)
+    if len(line) > LONGEST_LINE and not line.endswith("\n"):
+        _skip_line()
+        raise InputLineTooLong
+    return line.rstrip("\r\n") if line else None
+
+
+def _skip_line() -> None:
+    """The rest of a line, or its end would be taken for a line of its own: `/approve`, for example."""
+    while (piece := sys.stdin.readline(LONGEST_LINE)) and not piece.endswith("\n"):
+        pass
+
+
+def ask_line(prompt: str, *, goes_on: bool = False) -> str | None:
+    """One line from the person; None when there is no more. The prompt goes where progress goes.
+
+    What was typed before the prompt does not count, unless this `goes_on` with what they were asked before.
+    """
+    while True:
+        if not goes_on:
+            discard_typed_ahead()
+        click.echo(prompt, nl=False, err=True)
+        try:
+            return read_line()
+        except InputLineTooLong as refused:
+            click.echo(f"{refused}.", err=True)
+
+
+def confirm(question: str, *, err: bool = False, abort: bool = False) -> bool:
+    """Whether the person says yes to this question, after they have seen it."""
+    discard_typed_ahead()
+    return click.confirm(question, err=err, abort=abort)
+
+
+def read_request() -> str:
+    """Everything on stdin, as one request."""
+    accept_any_text()
+    text = sys.stdin.read(LONGEST_REQUEST + 1)
+    if len(text) > LONGEST_REQUEST:
+        message = f"a request may have at most {LONGEST_REQUEST:,} characters"
+        raise click.UsageError(message)
+    return text.strip()
+
+
+PROMPT: Final = "› "
+
+
+class LineReader:
+    """Reads line by line. At a terminal the arrow keys work, and Tab completes commands."""
+
+    def __init__(self, commands: Sequence[str]) -> None:
+        # A carriage return inside of a line must not make two of it: the second could be a command.
+        accept_any_text(line_end="\n")
+        self.typed = is_at_terminal() and sys.stdout.isatty()
+        if self.typed:
+            _enable_editing(commands)
+
+    def next(self) -> str | None:
+        """The next line; None at the end. Ctrl-C raises `KeyboardInterrupt`.
+
+        A line too long to be taken raises `LineTooLong`; the one after it is next.
+        """
+        if not self.typed:
+            return read_line()
+        try:
+            line = input(PROMPT)
+        except EOFError:
+            return None
+        if len(line) > LONGEST_LINE:
+            raise InputLineTooLong
+        return line
+
+
+def _enable_editing(commands: Sequence[str]) -> None:
+    try:
+        import readline  # not everywhere: then lines are typed without editing
+    except ImportError:
+        return
+
+    def complete(begun: str, number: int) -> str | None:
+        found = [command for command in commands if command.startswith(begun)]
+        return found[number] if number < len(found) else None
+
+    readline.set_completer(complete)
+    readline.set_completer_delims(" ")
+    readline.parse_and_bind("tab: complete")
