@@ -754,7 +754,7 @@ class Moves:
                 changed = True
                 continue
             new, name = (module, alias.name) if inner in self._by_module else self._place(module, alias.name)
-            if new == own:
+            if new == own and inner not in self._by_module:  # a package may import its own modules
                 changed = True
                 if alias.asname not in (None, name):
                     where = f"{source.path.relative_to(ROOT)}:{node.lineno}"

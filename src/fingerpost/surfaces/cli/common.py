@@ -21,7 +21,7 @@ from fingerpost.surfaces.cli.screen import clean_text, get_error_output
 from fingerpost.surfaces.cli.streams import style_text
 
 if TYPE_CHECKING:
-    # The router loads the MCP library, a second of work that commands on the store alone need not pay.
+    # Imported in `open_any_router`, because it is slow.
     from fingerpost.router import Router
 
 
@@ -87,12 +87,14 @@ async def open_router(loaded: Loaded) -> AsyncGenerator[Router]:
 async def open_any_router(loaded: Loaded) -> AsyncGenerator[Router]:
     """The same, also where there is no server at all. Our own are loaded only where one is switched on."""
     if loaded.settings.builtin.enabled:
+        # Takes seconds to import; needed only if a built-in server is enabled.
         from fingerpost.builtin import open_router as with_own_servers
 
         async with with_own_servers(loaded.specs, settings=loaded.settings) as router:
             _follow_profiles(router, loaded)
             yield router
         return
+    # Loads the MCP library, which takes seconds; commands that only use the store do not need it.
     from fingerpost.router import Router
 
     async with Router(loaded.specs, settings=loaded.settings) as router:

@@ -203,9 +203,6 @@ def _find_place(loaded: Loaded, name: str) -> str:
     return "" if first is None else str(first)
 
 
-# -- one of them ------------------------------------------------------------------------------------
-
-
 def show_profile(*, name: str, prompt: bool, **options: Any) -> int:
     """Show what the profile NAME comes to with the servers there are: its tools, and its prompt."""
     loaded = read_settings(CommonOptions(options["config"], options["servers"], options["as_json"]))
@@ -264,9 +261,6 @@ def _build_prompt(router: Router, name: str, view: View) -> str:
         guidance=profile.guidance or "",
         directives=directives_under(profile, None, settings.choose.directives),
     )
-
-
-# -- files ------------------------------------------------------------------------------------------
 
 
 def check_profiles(*, config: Path | None, servers: Path | None, as_json: bool) -> int:

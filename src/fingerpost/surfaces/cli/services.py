@@ -260,10 +260,14 @@ def run_discord_bot(*, config: Path | None, servers: Path | None, as_json: bool)
 
 
 def _run_bot(loaded: Loaded, *, as_json: bool) -> int:
-    from fingerpost.surfaces.discord.running import connected, token_of
+    # Needs the extra `discord`; `load` has raised an error if it is missing.
+    from fingerpost.surfaces.discord.running import OneLine, connected, token_of
 
     settings = loaded.settings.discord
-    _print_library_log()
+    # The library logs lost connections and rate limits.
+    log = logging.getLogger("discord")
+    log.addHandler(OneLine(lambda line: click.echo(style_text("discord: ", dim=True) + line, err=True)))
+    log.propagate = False
 
     async def work() -> int:
         token_of(settings)  # a person without one should not wait for servers first
@@ -286,15 +290,6 @@ def _run_bot(loaded: Loaded, *, as_json: bool) -> int:
         return 0
 
     return run_async(work)
-
-
-def _print_library_log() -> None:
-    """Lines that break and come back, and limits that are reached, as the library tells of them."""
-    from fingerpost.surfaces.discord.running import OneLine
-
-    told = logging.getLogger("discord")
-    told.addHandler(OneLine(lambda line: click.echo(style_text("discord: ", dim=True) + line, err=True)))
-    told.propagate = False
 
 
 def _print_bot(arrived: Arrived, settings: DiscordSettings, *, as_json: bool) -> None:
