@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final, Unpack
 
 import anyio.to_thread
+from anyio.abc import TaskGroup
 
 from fingerpost.catalog import Snapshot
 from fingerpost.events import (
@@ -68,6 +69,7 @@ class Guide:
         pool: ModelPool | None = None,
         switches: Switches | None = None,
         sight: Sight | None = None,
+        tasks: TaskGroup | None = None,
     ) -> None:
         self._settings = settings
         self._events = events
@@ -75,7 +77,7 @@ class Guide:
         self._unusable = unusable
         self.away = away  # servers that are not connected, each with the reason
         self._sight = sight or Sight(settings.policy)
-        self._past = Recollection(settings, store)
+        self._past = Recollection(settings, store, tasks=tasks)
         self._narrower = Narrower(
             settings,
             parts=shipped(

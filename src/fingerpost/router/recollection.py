@@ -1,18 +1,22 @@
 """What was recorded, made ready for narrowing: outcomes, corrections, habits, decisions.
 
 It is read again when something new is known, and now and then because another process
-may have recorded something: a person corrects from a terminal what a server routed.
+may have recorded something: a person corrects from a terminal what a server routed. No
+request waits for that, but the first one, and one behind a person's word.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from datetime import timedelta
 from itertools import chain
 from typing import Final
 
+import anyio
 import anyio.to_thread
+from anyio.abc import TaskGroup
 
 from fingerpost.narrow.experience import Experience
 from fingerpost.narrow.experience.similar import Floats
@@ -22,6 +26,8 @@ from fingerpost.settings import Settings
 from fingerpost.store import Store
 from fingerpost.store.learned import EVERYBODY
 
+logger = logging.getLogger(__name__)
+
 AGAIN_S: Final = 5.0
 LOOK_S: Final = 30.0
 
@@ -29,7 +35,8 @@ LOOK_S: Final = 30.0
 class Recollection:
     """One for each guide. `refresh` is for the event loop; what it fills is read by other threads."""
 
-    def __init__(self, settings: Settings, store: Store) -> None:
+    def __init__(self, settings: Settings, store: Store, *, tasks: TaskGroup | None = None) -> None:
+        """`tasks`: where it is read again; without it the request that finds it out of date does."""
         flags = settings.flags
         self._flags = flags
         self._settings = settings.learning
@@ -45,6 +52,11 @@ class Recollection:
         self._stale = True
         self._read_at = -LOOK_S
         self._seen: tuple[object, ...] | None = None
+        self._tasks = tasks
+        self._is_awaited = True  # the next request reads it itself
+        self._is_new = False  # it was read again meanwhile
+        self._is_reading = False
+        self._one_reads = anyio.Lock()  # older knowledge never comes after newer
 
     def compare_by_meaning(self, encode: Callable[[str], Floats]) -> None:
         """From now on requests are alike in meaning too."""
@@ -55,6 +67,7 @@ class Recollection:
         self._stale = True
         if at_once:
             self._read_at = -LOOK_S
+            self._is_awaited = True
 
     @property
     def tells_people_apart(self) -> bool:
@@ -67,9 +80,32 @@ class Recollection:
 
     async def refresh(self) -> bool:
         """Take in what is new; whether something was."""
-        if not self._is_on or not await self._is_out_of_date():
+        if not self._is_on:
             return False
-        self._stale, self._read_at = False, time.monotonic()
+        if (self._is_awaited or not self._is_reading) and await self._is_out_of_date():
+            self._stale, self._read_at = False, time.monotonic()
+            if self._is_awaited or self._tasks is None:
+                self._is_awaited = False
+                async with self._one_reads:
+                    await self._read()
+            else:
+                self._is_reading = True
+                self._tasks.start_soon(self._read_aside)
+        is_new, self._is_new = self._is_new, False
+        return is_new
+
+    async def _read_aside(self) -> None:
+        """While requests go on with what was known. What cannot be read now is read later."""
+        try:
+            async with self._one_reads:
+                await self._read()
+        except Exception:
+            logger.warning("what was learned could not be read again", exc_info=True)
+            self._stale = True
+        finally:
+            self._is_reading = False
+
+    async def _read(self) -> None:
         store = self._store
         choices = await store.choices.recent()
         followings = await store.choices.followers()
@@ -90,7 +126,7 @@ class Recollection:
             self.decisions.learn(choices, said, since=since, vectors=known)
 
         await anyio.to_thread.run_sync(learn)
-        return True
+        self._is_new = True
 
     async def _is_out_of_date(self) -> bool:
         waited = time.monotonic() - self._read_at

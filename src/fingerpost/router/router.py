@@ -407,6 +407,7 @@ class Router:
             pool=self._ready_pool(),
             switches=self.switches,
             sight=self._sight,
+            tasks=self._tasks,
         )
 
     async def _close_guide(self) -> None:
