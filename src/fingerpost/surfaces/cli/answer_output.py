@@ -36,14 +36,14 @@ LONGEST_PROGRESS = 100
 
 
 class ProgressText:
-    """Turns events into words. It remembers who selects and who answers, to say who is being asked."""
+    """Turns events into progress text. Remembers which models select and answer."""
 
     def __init__(self) -> None:
         self._selects = self._answers = "the model"
         self._any_model = False
 
     def describe(self, event: Event) -> str | None:
-        """What to show from now on; None: nothing new."""
+        """Return the text to show for the event, or None to keep the current one."""
         text = self._describe(event)
         if text is None:
             return None
@@ -132,17 +132,17 @@ _KEPT: Final = "\n\t\\\u200c\u200d\u200e\u200f\ufe0f"
 
 
 def make_readable(text: str) -> str:
-    """`text` for a terminal: its lines stay, control characters are made visible."""
+    """Return `text` with control characters made visible; line breaks are kept."""
     return visible(text.replace("\r", ""), keep=_KEPT)
 
 
 def print_note(text: str) -> None:
-    """A word beside the answer, on stderr."""
+    """Print a note to stderr."""
     click.echo(style_text(text, dim=True), err=True)
 
 
 class AnswerWriter:
-    """One answer on its way to the person."""
+    """Writes one answer to stdout and its progress to stderr."""
 
     def __init__(self) -> None:
         self._progress = ProgressText()
@@ -152,7 +152,7 @@ class AnswerWriter:
         self._in_line = False  # something stands on the line without an end
 
     def handle(self, output: str | Event) -> None:
-        """A piece of the answer is written; of what happens, the person who waits is told."""
+        """Write a piece of the answer, or show an event as progress."""
         if isinstance(output, str):
             self._write(output)
             return
@@ -163,7 +163,7 @@ class AnswerWriter:
             self._show(words)
 
     def finish(self, answer: str) -> None:
-        """The answer is whole: what was not streamed of it is written now."""
+        """End the answer: write what was not streamed."""
         self.clear_status()
         streamed = "".join(self._written).strip()
         if answer.strip() and not streamed.endswith(answer.strip()):
@@ -172,13 +172,13 @@ class AnswerWriter:
         self._end_line()
 
     def clear_status(self) -> None:
-        """Nothing is shown as going on any more."""
+        """Remove the progress text."""
         if self._status is not None:
             self._status.stop()
             self._status = None
 
     def stop(self) -> None:
-        """The answer ends here, as far as it has come."""
+        """End an answer that was interrupted."""
         self.clear_status()
         self._end_line()
 

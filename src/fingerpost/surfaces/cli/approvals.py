@@ -57,13 +57,13 @@ _DOES: Final = {"read": "reads", "write": "changes things", "destroy": "destroys
 
 
 def show_pending(pending: Pending, *, whole: bool = False) -> None:
-    """Everything the decision is about, on stderr."""
+    """Print the call to decide about to stderr."""
     for line in format_pending(pending, whole=whole):
         click.echo(line, err=True)
 
 
 def format_pending(pending: Pending, *, whole: bool = False) -> Iterator[str]:
-    """The call exactly as it would run, one line per argument; `whole`: long values too.
+    """Yield the call exactly as it would run, one line per argument; `whole` does not cut long values.
 
     Nothing is masked for the person who decides: what looks like a secret is marked.
     """
@@ -96,7 +96,7 @@ def _is_cut(pending: Pending) -> bool:
 
 
 def ask_permission(pending: Pending, *, by: str, card: ToolCard | None) -> Approval | None:
-    """The person's word; None when they leave without one, and the call goes on waiting."""
+    """Ask the person and return the decision, or None if there was no answer. The call then keeps waiting."""
     refuse_tools()
     show_pending(pending)
     wide = why_only_once(pending) is None
@@ -137,7 +137,7 @@ def _read_decision(
 
 
 def _edit_arguments(pending: Pending, *, by: str, card: ToolCard | None) -> Approval | None:
-    """The call with other arguments; None when nothing was changed."""
+    """Ask for changed arguments. Return the approval, or None if nothing was changed."""
     discard_typed_ahead()
     click.echo("Change arguments with KEY=VALUE or KEY:=JSON; an empty line runs it.", err=True)
     changed: dict[str, Any] = {}
@@ -152,7 +152,7 @@ def _edit_arguments(pending: Pending, *, by: str, card: ToolCard | None) -> Appr
 
 
 def _check_changes(pending: Pending, changed: Mapping[str, Any], card: ToolCard | None) -> None:
-    """Said while it is being written, not when all of it is decided."""
+    """Raise `BadParameter` if the tool does not know a changed argument."""
     if card is not None:
         try:
             check_names(card, pending, changed)
@@ -163,7 +163,7 @@ def _check_changes(pending: Pending, changed: Mapping[str, Any], card: ToolCard 
 def approve_edited(
     pending: Pending, changed: Mapping[str, Any], *, by: str, card: ToolCard | None
 ) -> Approval:
-    """Leave for the call with these arguments changed."""
+    """Return an approval of the call with these arguments changed."""
     _check_changes(pending, changed, card)
     return pending.approve(by=by, arguments={**pending.arguments, **changed})
 
@@ -270,7 +270,7 @@ def edit_call(
 def _run_on_approvals(
     config: Path | None, servers: Path | None, work: Callable[[Approvals], Coroutine[Any, Any, R]]
 ) -> R:
-    """What `work` finds or does on the store alone: deciding needs no server."""
+    """Run `work` on the approvals in the store, without connecting servers."""
 
     async def ask(store: Store, settings: Settings) -> R:
         found = await work(Approvals(store, events=store.journal, settings=settings.call))
@@ -283,7 +283,7 @@ def _run_on_approvals(
 async def _settle_waiting(
     kept: Approvals, pending_id: str, settle: Callable[[Pending], Awaitable[Settled]]
 ) -> Settled | None:
-    """Decide the call if it still waits; say how it stands in any case. None: there is none."""
+    """Settle the call if it still waits, and return its state; None if it does not exist."""
     pending = await kept.get(pending_id)
     if pending is None:
         return None
@@ -303,7 +303,7 @@ def _report_unknown(pending_id: str) -> int:
 
 
 def _report_decision(pending_id: str, settled: Settled | None, *, as_json: bool) -> int:
-    """Say what stands, which is not what was wanted when somebody, or the clock, was faster."""
+    """Print the decision that holds, which may be an earlier one. Return the exit code."""
     if settled is None:
         return _report_unknown(pending_id)
     standing, mine = settled.standing, settled.stood
@@ -322,19 +322,19 @@ def _report_decision(pending_id: str, settled: Settled | None, *, as_json: bool)
 
 
 def _is_hidden(pending: Pending) -> bool:
-    """Whether the list does not show all of what would run."""
+    """Return whether the list does not show all of the call."""
     shown, whole = _format_arguments(pending.arguments), _format_arguments(pending.arguments, exact=True)
     return shown != whole or _shorten(shown) != shown
 
 
 async def _check_read(pending: Pending, *, seen: bool) -> None:
-    """Leave, deciding nothing, where the person has not read all of what would run and does not want to."""
+    """Raise `Exit` if the person has not confirmed the exact call."""
     if not seen and _is_hidden(pending) and not await _confirm_read(pending):
         raise click.exceptions.Exit(NOT_WAITING)
 
 
 async def _confirm_read(pending: Pending) -> bool:
-    """Show the exact call to the person at this terminal; whether they want it run."""
+    """Show the exact call and return whether the person confirms it."""
     if not sys.stdin.isatty():
         message = (
             "Nothing was approved: the list does not show all of this call. Read it with `fingerpost "
@@ -348,7 +348,7 @@ async def _confirm_read(pending: Pending) -> bool:
 
 
 def _convert_pending(pending: Pending, *, exact: bool = False) -> dict[str, Any]:
-    """The call for programs, its secrets masked: a list on a screen or in a log is no place for them.
+    """Return the call as JSON with its secrets masked.
 
     `exact`: one call that is looked at to decide about it, as it would run.
     """
@@ -419,7 +419,7 @@ def _show_details(pending: Pending, *, as_json: bool) -> None:
 
 
 def _format_arguments(arguments: object, *, exact: bool = False) -> str:
-    """As JSON on one line, in which everything unseen stands as an escape; secrets masked unless `exact`."""
+    """Return JSON on one line, invisible characters escaped and secrets masked unless `exact`."""
     shown = arguments if exact else scrub_json(arguments)
     return visible_json(json.dumps(shown, ensure_ascii=False, default=str))
 

@@ -58,7 +58,7 @@ POLL_SECONDS: Final = 0.2  # a wait without end cannot be interrupted everywhere
 
 
 class EventRelay:
-    """An event sink that passes on what happens while somebody listens."""
+    """An event sink that passes events to a handler, if one is set."""
 
     def __init__(self) -> None:
         self.handler: OutputHandler | None = None
@@ -69,7 +69,7 @@ class EventRelay:
 
 
 class RouterThread:
-    """Between `with` and its end: a router, and a way to have things done on its event loop."""
+    """Context manager: a router on an event loop in another thread. The main thread stays free for input."""
 
     router: Router
 
@@ -97,7 +97,7 @@ class RouterThread:
         self._stack.close()
 
     def connect(self, *, server: str | None, wait: float) -> None:
-        """Connect the servers, or the one, and wait a little for the tools' meanings."""
+        """Connect all servers or one, and wait for the vectors of the tools."""
 
         async def work() -> None:
             if server is not None:
@@ -110,9 +110,9 @@ class RouterThread:
     def run(
         self, work: Callable[[OutputHandler], Coroutine[Any, Any, R]], handle: OutputHandler | None = None
     ) -> R:
-        """What `work` comes to; `handle` is told, on this thread, what it says and what happens meanwhile.
+        """Run `work` on the event loop; `handle` gets its output and events on this thread.
 
-        Ctrl-C stops the work; when it has let go of everything, `KeyboardInterrupt` is raised.
+        Ctrl-C cancels the work; `KeyboardInterrupt` is raised when it has ended.
         """
         outputs: SimpleQueue[RouterOutput | None] = SimpleQueue()
 
@@ -136,7 +136,7 @@ class RouterThread:
 
 @asynccontextmanager
 async def _open_answering_router(loaded: Loaded) -> AsyncGenerator[Router]:
-    """The router. With a model but without servers there is still somebody to talk to."""
+    """Open the router. Servers are required only if no model is configured."""
     models = loaded.settings.models
     no_model = models.lite is None and models.prime is None
     async with (open_router if no_model else open_any_router)(loaded) as router:
@@ -155,7 +155,7 @@ def _relay_output(outputs: SimpleQueue[RouterOutput | None], handle: OutputHandl
 
 
 def _drain(outputs: SimpleQueue[RouterOutput | None]) -> None:
-    """Wait until the work has ended; what it still says is of no interest."""
+    """Discard output until the work has ended."""
     try:
         while outputs.get(timeout=UNWIND_SECONDS) is not None:
             pass
@@ -164,7 +164,7 @@ def _drain(outputs: SimpleQueue[RouterOutput | None]) -> None:
 
 
 def _ignore(output: RouterOutput) -> None:
-    """Nobody listens."""
+    """Discard the output."""
 
 
 MOST_APPROVALS: Final = 50  # of one request: a model that finds ever more to approve is not followed
@@ -173,9 +173,9 @@ Decide: TypeAlias = "Callable[[Pending], Approval | None]"
 
 
 class AnswerDialog:
-    """Has requests answered and shows the answers as they come. `quiet`: shows nothing.
+    """Runs requests and writes their answers as they arrive; `quiet` writes nothing.
 
-    `limits` hold for what is resumed, too.
+    `limits` apply to resumed requests, too.
     """
 
     def __init__(self, thread: RouterThread, *, quiet: bool = False, limits: Asking | None = None) -> None:
@@ -184,14 +184,14 @@ class AnswerDialog:
         self._limits: Asking = limits or {}
 
     def ask(self, text: str, asking: Asking) -> Route:
-        """The route of one request."""
+        """Run a request and return its route."""
         router = self.thread.router
         return self._run(lambda on_text: router.route(text, **{**asking, "on_text": on_text}))
 
     def follow(self, asked: Route | None, text: str, asking: Asking) -> Route:
-        """The route of a line that may answer what was asked before it.
+        """Run a line that may answer the question of the route before it.
 
-        What does not answer it is a request of its own, and so is a question: nobody is kept at ours.
+        A line that does not answer it, or is a question itself, is a new request.
         """
         if asked is None or asked.question is None or text.rstrip().endswith("?"):
             return self.ask(text, asking)
@@ -200,14 +200,14 @@ class AnswerDialog:
         return self.ask(text, asking) if route.question == asked.question else route
 
     def resume(self, route: Route | str, approval: Approval | None = None) -> Route:
-        """How it goes on after a person has decided."""
+        """Resume a request after a decision."""
         router = self.thread.router
         return self._run(
             lambda on_text: router.resume(route, approval, **{**self._limits, "on_text": on_text})
         )
 
     def settle(self, route: Route, decide: Decide) -> Route:
-        """Go on as long as the person says something about what waits."""
+        """Resume while `decide` returns a decision about the waiting call."""
         for _ in range(MOST_APPROVALS):
             if route.pending is None or (approval := decide(route.pending)) is None:
                 break
@@ -248,7 +248,7 @@ EXIT_CODES: Final = {
 
 @frozen
 class AskOptions:
-    """What the person wants, and how."""
+    """The options of `fingerpost ask`."""
 
     text: str
     conversation: str
@@ -293,7 +293,7 @@ class AskOptions:
         )
 
     def build_request(self, history: tuple[Message, ...] | None, *, by: str) -> Asking:
-        """What goes with the words; without a history the router recalls the conversation."""
+        """Return the arguments for the router; without a history it loads the conversation."""
         asking: Asking = {
             "conversation": self.conversation,
             "caller": by,
@@ -312,7 +312,7 @@ class AskOptions:
 
 
 def run_request(loaded: Loaded, options: AskOptions) -> int:
-    """Have it answered and shown; the exit code says how it ended."""
+    """Answer the request, show the answer and return the exit code."""
     with RouterThread(loaded) as thread:
         thread.connect(server=options.server, wait=options.wait)
         request = _AskRequest(thread, options)
@@ -333,7 +333,7 @@ class _AskRequest:
         self._can_ask = is_at_terminal() and not options.as_json
 
     def run(self) -> Route:
-        """The route, after everything a person had to say was said."""
+        """Run the request, asking the person where needed, and return the route."""
         route = self._dialogue.settle(self._start(), self._decide)
         for _ in range(MOST_QUESTIONS):
             if route.question is None or route.pending is not None or not self._can_ask:
@@ -401,7 +401,7 @@ class _AskRequest:
 
 
 def _format_next_step(pending: Pending) -> str:
-    """How the call that waits comes to run, from any process."""
+    """Return how to approve the waiting call and resume."""
     waiting = pending.pending_id
     return repeat_options(
         f"Approve it with `fingerpost approvals approve {waiting}`, "
@@ -410,7 +410,7 @@ def _format_next_step(pending: Pending) -> str:
 
 
 def show_question(route: Route) -> None:
-    """What the person is asked, with what will do as an answer."""
+    """Print the question and the possible answers to stderr."""
     assert route.question is not None
     click.echo(make_readable(route.question.text), err=True)
     for missing in route.question.missing:
@@ -420,7 +420,7 @@ def show_question(route: Route) -> None:
 
 
 def format_footer(route: Route) -> str:
-    """Where the answer comes from and what it took, on one line."""
+    """Return one line with the sources, time, tokens and cost of the answer."""
     parts = [", ".join(route.sources) or "no tool"]
     if route.answered_by:
         parts.append(f"by {route.answered_by}")

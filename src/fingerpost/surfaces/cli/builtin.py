@@ -52,7 +52,7 @@ _WRONG: Final = "The key is not valid. Ask whoever runs this server for the righ
 
 
 def read_key(variable: str | None, file: Path | None) -> str:
-    """The key that opens the server. Raises `ConfigError` where there is none, or hardly one."""
+    """Return the API key. Raises `ConfigError` if it is missing or weak."""
     if file is not None:
         try:
             with file.open(encoding="utf-8") as lines:
@@ -75,7 +75,7 @@ def read_key(variable: str | None, file: Path | None) -> str:
 
 
 async def serve_http(server: OwnServer, asked: CommonOptions, *, host: str, port: int, key: str) -> int:
-    """Until Ctrl-C or a signal to end. Raises `ConfigError` where the address cannot be had."""
+    """Serve until a signal. Raises `ConfigError` if the address cannot be bound."""
     gateway = (await anyio.to_thread.run_sync(read_settings, asked)).settings.gateway
     listening = listen_at(host, port)
     with listening:
@@ -104,7 +104,7 @@ def _print_address(server: OwnServer, address: str, host: str, *, as_json: bool)
 
 
 class KeyedApp:
-    """Lets in whoever has the key, and ends what runs in good order."""
+    """ASGI wrapper that checks host and API key, and drains requests on shutdown."""
 
     def __init__(self, app: ASGIApp, *, hosts: Hosts, key: str) -> None:
         self._app = app
@@ -131,7 +131,7 @@ class KeyedApp:
             await answer.finish()
 
     async def drain(self, seconds: float) -> None:
-        """Streams end at once; calls have so long."""
+        """Cancel streams at once and calls after `seconds`."""
         self._closed = True
         for stream in tuple(self._streams):
             stream.cancel()
@@ -169,7 +169,7 @@ class KeyedApp:
 
 
 class _ResponseTracker:
-    """What was sent of one answer, so that one that was stopped still ends as HTTP wants it."""
+    """Tracks what was sent of a response, to end a cancelled one correctly."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -195,7 +195,7 @@ def _read_credential(headers: Mapping[str, str]) -> str | None:
 
 
 def _hash_key(key: str) -> bytes:
-    """Of equal length for all keys: comparing takes the same time whatever is sent."""
+    """Return a hash of fixed length, so that comparing takes constant time."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
 
 

@@ -153,7 +153,7 @@ def _show_outcome(outcome: Outcome, *, as_json: bool, technical: bool) -> None:
 
 
 def _collect_notes(outcome: Outcome) -> list[str]:
-    """What else has to be said of a result: that it is not of this very call."""
+    """Return notes about a cached, replayed or fallback result."""
     notes = [cached_note(outcome)] if cached_note(outcome) else []
     if (other := outcome.metadata.get("answered_by")) is not None:
         asked = outcome.attempts[0].tool if outcome.attempts else "the tool that was called"
@@ -167,7 +167,7 @@ def _collect_notes(outcome: Outcome) -> list[str]:
 
 
 def _show_failure(outcome: Outcome, *, technical: bool) -> None:
-    """What happened, what was tried, what the person can do; the technical truth when they ask."""
+    """Print what failed, what was tried and what to do; details if `technical`."""
     assert outcome.error is not None
     said = words_for_people(outcome)
     if said:
@@ -183,7 +183,7 @@ def _show_failure(outcome: Outcome, *, technical: bool) -> None:
 
 
 def _format_fix(outcome: Outcome) -> str:
-    """What helps in just this case, where that is known."""
+    """Return what to do about this failure, or an empty text."""
     if outcome.pending_id is not None:
         return (
             f"Approve it with `fingerpost approvals approve {outcome.pending_id}`, "
@@ -198,7 +198,7 @@ def _format_repair(path: str, kind: str, before: object, after: object) -> str:
 
 
 def _make_readable(text: str) -> str:
-    """A result for the terminal: its lines stay, control characters do not."""
+    """Return `text` with control characters made visible; line breaks are kept."""
     return visible(text, keep="\n\t")
 
 
@@ -234,7 +234,7 @@ def show_result(
 
 
 async def _find_first_file(results: Results, handle: str) -> int:
-    """The first part that is no text; where all are, the first."""
+    """Return the number of the first part that is not text, else 1."""
     for part in range(1, _LOOKED_AT + 1):
         found = await results.part(handle, part)
         if found is None:

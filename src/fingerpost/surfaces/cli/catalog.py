@@ -123,7 +123,7 @@ def _build_status_table(statuses: tuple[ServerStatus, ...]) -> Table:
 
 
 async def _watch_servers(router: Router, *, as_json: bool) -> None:
-    """Until interrupted: a table that keeps itself current, or a line for every change into a pipe."""
+    """Show every change until interrupted: a live table on a terminal, else one line each."""
     screen = get_output()
     with router.live.subscribe() as changes:
         router.servers.start()
@@ -197,7 +197,7 @@ def _find_matching(snapshot: Snapshot, query: str, server: str | None) -> list[T
 
 
 def convert_card(card: ToolCard) -> dict[str, Any]:
-    """A card for programs: identity first, then the definition exactly as the server sent it."""
+    """Return the card as JSON, with the definition exactly as the server sent it."""
     return {
         "key": card.key,
         "server": card.server,
@@ -257,7 +257,7 @@ def style_effect(card: ToolCard) -> Text:
 
 
 def _list_missing(router: Router) -> Iterator[str]:
-    """A list that looks complete and is not would mislead: say what is left out, and where to look."""
+    """Yield lines that say which tools are not listed, and why."""
     for state, advice in (("down", "see `fingerpost servers`"), ("connecting", "give it longer with --wait")):
         names = [clean_text(status.name) for status in router.servers.statuses if status.state == state]
         if names:
@@ -367,7 +367,7 @@ def _show_parameters(card: ToolCard) -> None:
 
 
 def _read_parameter(card: ToolCard, name: str) -> tuple[str, str]:
-    """What the server's own schema says: the type and the description, when they are there."""
+    """Return the type and description of a parameter from the schema, or empty texts."""
     match card.definition.get("inputSchema"):
         case {"properties": {**properties}}:
             schema = properties.get(name)

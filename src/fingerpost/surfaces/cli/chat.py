@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def write_transcript(path: Path, messages: Sequence[Message]) -> None:
-    """The conversation as Markdown in a new file that only its owner can read. Raises `OSError`."""
+    """Write the conversation as Markdown to a new file with mode 0600. Raises `OSError`."""
     names = {"user": "You", "assistant": "Fingerpost"}
     parts = [f"**{names.get(one.role, one.role)}**\n\n{one.text.strip()}\n" for one in messages]
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -52,13 +52,13 @@ SHOWN: Final = 12
 
 
 def is_command(line: str) -> bool:
-    """A slash and letters: `/tools`. A path such as `/etc/hosts` at the beginning is a request."""
+    """Return whether the line is a command such as `/tools`, and not a path such as `/etc/hosts`."""
     word = line.split(maxsplit=1)[0]
     return word in CHAT_COMMANDS or (word.startswith("/") and word[1:].isalpha())
 
 
 def run_command(chat: ChatSession, line: str) -> None:
-    """Do what the line says, or say what could have been meant."""
+    """Run the command of the line, or suggest a similar one."""
     word, _, rest = line.partition(" ")
     if word in CHAT_COMMANDS:
         CHAT_COMMANDS[word][1](chat, rest.strip())
@@ -261,7 +261,7 @@ def run_chat(
     wait: float,
     profile: str | None = None,
 ) -> int:
-    """Until the person ends it."""
+    """Run a conversation until its input ends."""
     with RouterThread(loaded) as thread:
         thread.connect(server=server, wait=wait)
         lines = LineReader(list(CHAT_COMMANDS))
@@ -274,7 +274,7 @@ def run_chat(
 
 
 class ChatSession:
-    """One person's conversation, or several after one another."""
+    """The state of one person's conversation."""
 
     def __init__(
         self,
@@ -314,7 +314,7 @@ class ChatSession:
         )
 
     def read_lines(self) -> None:
-        """Line by line until there is no more."""
+        """Handle lines until the input ends."""
         while True:
             try:
                 line = self._lines.next()
@@ -338,7 +338,7 @@ class ChatSession:
         )
 
     def _handle_line(self, line: str) -> None:
-        """One line, whatever becomes of it: the conversation goes on."""
+        """Handle one line; errors are printed."""
         try:
             if is_command(line):
                 run_command(self, line)
@@ -350,7 +350,7 @@ class ChatSession:
             _print_error(error)
 
     def ask(self, text: str) -> None:
-        """A request, with everything said before it."""
+        """Run a request with the history of the conversation."""
         self.waiting = None
         asking: Asking = {
             "history": self.history,
@@ -365,13 +365,13 @@ class ChatSession:
         self._show_result(self._dialogue.settle(route, self._decide))
 
     def approve(self, approval: Approval) -> None:
-        """What waited goes on."""
+        """Resume the waiting call with this decision."""
         assert self.waiting is not None
         refuse_tools()
         self._show_result(self._dialogue.settle(self._dialogue.resume(self.waiting, approval), self._decide))
 
     def start_over(self) -> None:
-        """Another conversation, from nothing."""
+        """Start an empty conversation."""
         self.conversation, self.history = new_id("ses"), ()
         self.last = self.waiting = self._asked = None
 
@@ -410,7 +410,7 @@ def _print_error(error: FingerpostError) -> None:
 
 
 def _takes_answer(route: Route) -> bool:
-    """Whether the next line answers what was asked; else a model reads both in the conversation."""
+    """Return whether the next line is taken as the answer to the question."""
     return route.mode is Mode.KEYLESS or (route.question is not None and route.question.call is not None)
 
 

@@ -25,7 +25,7 @@ _DECODER: Final = json.JSONDecoder()
 
 
 class NotEditable(Exception):
-    """The text is not built in a way we can change safely; the message says why."""
+    """The text cannot be edited safely; the message says why."""
 
 
 @frozen(kw_only=False)
@@ -43,7 +43,7 @@ class _ObjectSpan:
     members: tuple[_MemberSpan, ...]
 
     def last(self, key: str) -> _MemberSpan | None:
-        """The member of this name; of several the one that a parser keeps."""
+        """Return the last member of this name, which is the one a parser keeps."""
         return next((member for member in reversed(self.members) if member.key == key), None)
 
 
@@ -98,7 +98,7 @@ def _nest(path: Sequence[str], value: object) -> object:
 
 
 def _parse_object(plain: str, start: int) -> _ObjectSpan:
-    """The members of the object that begins at `start` of a valid JSON text."""
+    """Parse the object that begins at `start` of a valid JSON text."""
     members: list[_MemberSpan] = []
     at = _skip_space(plain, start + 1)
     while plain[at] != "}":
@@ -118,7 +118,7 @@ def _skip_space(plain: str, at: int) -> int:
 
 
 def _insert(text: str, into: _ObjectSpan, key: str, value: object) -> str:
-    """A new member after the last one, in the manner of those that are there."""
+    """Insert a member after the last one, with the same indentation."""
     newline, unit = _find_newline(text), _find_indent_unit(text)
     inline = bool(into.members) and _is_on_one_line(text, into)
     outer = _get_indent(text, into.start)
@@ -156,7 +156,7 @@ def _remove_member(text: str, inside: _ObjectSpan, member: _MemberSpan) -> str:
 
 
 def _find_comma(text: str, start: int, end: int) -> int | None:
-    """Where the comma is between two members, comments passed over."""
+    """Return the offset of the comma between two members, ignoring comments."""
     return next((m.start() for m in _COMMENT_OR_COMMA.finditer(text, start, end) if m[0] == ","), None)
 
 
@@ -177,7 +177,7 @@ def _is_on_one_line(text: str, found: _ObjectSpan) -> bool:
 
 
 def _find_indent_unit(text: str) -> str:
-    """What one level is indented by: the smallest step from one line to a deeper next one."""
+    """Return the indentation of one level: the smallest step between lines."""
     indents = [match[1] for match in _INDENT.finditer(text)]
     if not indents:
         return "  "
@@ -240,7 +240,7 @@ def _format_key(name: str) -> str:
 
 
 def _find_span(lines: Sequence[str], path: Sequence[str]) -> tuple[int, int] | None:
-    """The lines of a table and those inside it, from its header to before what belongs to the next."""
+    """Return the range of lines of a table and its subtables, or None."""
     start = next((number for number, line in enumerate(lines) if _parse_header(line) == tuple(path)), None)
     if start is None:
         return None
@@ -263,7 +263,7 @@ def _belongs_to_next(line: str) -> bool:
 
 
 def _parse_header(line: str) -> tuple[str, ...] | None:
-    """The path of a table's header; None for every other line."""
+    """Return the path in a table header, or None for other lines."""
     match = re.fullmatch(r"\s*\[\[?\s*(.+?)\s*\]\]?\s*(?:#.*)?", line)
     if match is None:
         return None
@@ -276,7 +276,7 @@ PRIVATE: Final = 0o600
 
 
 def replace_whole(target: Path, data: bytes, mode: int) -> None:
-    """Write the file beside its place, and put it there when it is on disk."""
+    """Write a temporary file, flush it to disk and rename it to `target`."""
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "wb") as file:

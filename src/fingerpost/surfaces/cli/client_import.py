@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 
 def check_target(target: Path) -> str | None:
-    """Why this file cannot be written, or None."""
+    """Return why this file cannot be written, or None."""
     if target.suffix == ".toml":
         return 'servers are written as JSON; name a .json file and set servers_file = "…" in fingerpost.toml'
     return None if target.absolute().parent.is_dir() else f"the folder {target.parent} does not exist"
 
 
 def read_existing(target: Path | None) -> tuple[Found, ...]:
-    """The servers the target holds already; they come first and keep their names."""
+    """Return the servers in the target; they keep their names."""
     document = _read_target(target)
     if target is None or document is None:
         return ()
@@ -59,7 +59,7 @@ def _read_target(target: Path | None) -> Document | None:
 
 
 def merge_content(target: Path, merged: Merged) -> tuple[Mapping[str, object], Mapping[str, object]]:
-    """The file's content before and after. Keys of other programs stay; known servers stay as written."""
+    """Return the content before and after. Other keys and known servers are kept."""
     document = _read_target(target)
     if document is None:
         return {}, merged.document()
@@ -74,7 +74,7 @@ def merge_content(target: Path, merged: Merged) -> tuple[Mapping[str, object], M
 
 
 def _find_place(document: Document) -> str:
-    """Where the file keeps its servers already: VS Code's files say `servers`."""
+    """Return the key under which the file has its servers (`servers` for VS Code)."""
     for entries in find_entries(document):
         if len(entries.path) == 1:
             return str(entries.path[0])
@@ -89,7 +89,7 @@ def _find_new_inputs(old: list[object], added: list[object]) -> list[object]:
 def build_difference(
     old: Mapping[str, object], new: Mapping[str, object], secrets: Sequence[str], name: str
 ) -> list[str]:
-    """What would change, secrets masked, as lines of a unified diff."""
+    """Return the change as lines of a unified diff, secrets masked."""
     before, after = (_format_content(masked(content, secrets)).splitlines() for content in (old, new))
     if not old:
         before = []
@@ -97,7 +97,7 @@ def build_difference(
 
 
 def replace_file(target: Path, content: Mapping[str, object]) -> Path | None:
-    """Write `content`; a crash leaves the old file or the new one. Answers with the backup, if any."""
+    """Write `content` atomically. Return the path of the backup, if there was a file."""
     target = target.resolve()
     mode = target.stat().st_mode & 0o777 if target.exists() else PRIVATE
     backup = _back_up(target, mode) if target.exists() else None

@@ -56,7 +56,7 @@ ServerEntry = dict[str, object]
 
 @frozen
 class InstallClient:
-    """One client. `place` is where in its file the servers stand."""
+    """An MCP client. `place` is the path of the servers in its file."""
 
     name: str
     label: str
@@ -113,7 +113,7 @@ OURS: Final = frozenset(
 
 @frozen(kw_only=False)
 class ClientFile:
-    """A file of a client, and whether the client seems to be there."""
+    """A configuration file of a client, and whether the client seems installed."""
 
     client: InstallClient
     file: Path
@@ -124,7 +124,7 @@ class ClientFile:
 def list_client_files(
     home: Path, cwd: Path, platform: str, environ: Mapping[str, str], *, project: bool = False
 ) -> tuple[ClientFile, ...]:
-    """Where each client's servers are written: the file it has, else the one it would look for."""
+    """Return the configuration file of each client: an existing one, else the default."""
     folders = bases(home, cwd, platform, environ)
     found: list[ClientFile] = []
     for client in CLIENTS.values():
@@ -143,7 +143,7 @@ def list_client_files(
 
 
 def _is_client_present(file: Path, home: Path, cwd: Path) -> bool:
-    """A client has a file, or at least the folder for it; home and project are there without any client."""
+    """Return whether the file or its own folder exists."""
     try:
         if file.is_file():
             return True
@@ -153,12 +153,12 @@ def _is_client_present(file: Path, home: Path, cwd: Path) -> bool:
 
 
 def build_stdio_entry(client: InstallClient, command: str, arguments: list[str]) -> ServerEntry:
-    """The entry for a client that starts us."""
+    """Return the entry for a client that starts Fingerpost."""
     return {**client.extra, "command": command, "args": arguments}
 
 
 def build_http_entry(client: InstallClient, url: str, *, key_variable: str | None) -> ServerEntry:
-    """The entry for a client that connects to us; the key is referred to, never written out."""
+    """Return the entry for a client that connects; the key is a reference to a variable."""
     assert client.url is not None
     entry: ServerEntry = {**client.http_extra, client.url: url}
     if key_variable is None:
@@ -176,7 +176,7 @@ _BACKUPS: Final = ".backup-"
 
 @frozen(kw_only=False)
 class FileChange:
-    """What a file holds now and what it would hold. None: there is no such file."""
+    """The content of a file before and after. None means no file."""
 
     file: Path
     before: bytes | None = field(repr=False)
@@ -188,7 +188,7 @@ class FileChange:
 
 
 def plan_install(client: InstallClient, file: Path, name: str, entry: ServerEntry) -> FileChange:
-    """The change that makes `entry` the client's server `name`. Raises `ConfigError` if it cannot."""
+    """Return the change that sets the server `name` to `entry`. Raises `ConfigError`."""
     data = _read_bytes(file)
     document = _read_client_file(client, file) if data is not None else None
     values = _get_values(document)
@@ -210,7 +210,7 @@ def plan_install(client: InstallClient, file: Path, name: str, entry: ServerEntr
 
 
 def plan_removal(client: InstallClient, file: Path, name: str) -> FileChange:
-    """The change that takes the server `name` out again: back to the backup if that is all there is."""
+    """Return the change that removes the server `name`, or restores the backup if nothing else changed."""
     data = _read_bytes(file)
     values = _get_values(_read_client_file(client, file)) if data is not None else {}
     present = _look_up(values, client.place).get(name)
@@ -226,7 +226,7 @@ def plan_removal(client: InstallClient, file: Path, name: str) -> FileChange:
 
 
 def format_change(change: FileChange, shown: str, client: InstallClient) -> list[str]:
-    """What would change, as lines of a unified diff, secrets masked."""
+    """Return the change as lines of a unified diff, secrets masked."""
     _remember_secrets(change, client)
     before, after = (_decode(data or b"").splitlines() for data in (change.before, change.after))
     lines = unified_diff(before, after, f"{shown} (now)", f"{shown} (then)", lineterm="")
@@ -234,7 +234,7 @@ def format_change(change: FileChange, shown: str, client: InstallClient) -> list
 
 
 def apply_change(change: FileChange, now: datetime) -> Path | None:
-    """Write it. A crash leaves the old file or the new one. Answers with the backup, if there was a file."""
+    """Write the change atomically. Return the path of the backup, if there was a file."""
     target = change.file.resolve()  # a link stays a link
     if _read_bytes(target) != change.before:
         message = f"{change.file} was changed by somebody else meanwhile"
@@ -257,19 +257,19 @@ def apply_change(change: FileChange, now: datetime) -> Path | None:
 
 
 def is_switched_off(client: InstallClient, change: FileChange, name: str) -> bool:
-    """Whether the client will not start the server `name`: a switch in an older entry is kept."""
+    """Return whether the entry is disabled; a switch of an older entry is kept."""
     entry = _look_up(_parse_values(client, _decode(change.after or b"")), client.place).get(name)
     switches = cast("ServerEntry", entry) if isinstance(entry, dict) else {}
     return switches.get("disabled") is True or switches.get("enabled") is False
 
 
 def format_snippet(client: InstallClient, name: str, entry: ServerEntry) -> str:
-    """The entry as a person would paste it into an empty file."""
+    """Return the entry as the text of a new file."""
     return _put_entry(client, "", name, entry).rstrip()
 
 
 def _keep_switches(present: object, entry: ServerEntry) -> ServerEntry:
-    """Our entry, with what a person or the client added to an older one: switches, permissions."""
+    """Return the entry with the other keys of an older one, such as switches."""
     older = cast("ServerEntry", present) if isinstance(present, dict) else {}
     return {**{key: value for key, value in older.items() if key not in OURS}, **entry}
 
@@ -308,7 +308,7 @@ def _build_paste_error(
 def _find_original(
     client: InstallClient, file: Path, data: bytes, name: str, entry: ServerEntry
 ) -> tuple[bytes | None] | None:
-    """What the file was before we came, if all that happened to it since is our entry."""
+    """Return the content before the installation, if only the entry was added since."""
     candidates: list[bytes | None] = [None]
     for backup in sorted(file.resolve().parent.glob(f"{file.resolve().name}{_BACKUPS}*"), reverse=True):
         candidates.insert(-1, _read_bytes(backup))
@@ -362,7 +362,7 @@ def _look_up(values: Mapping[str, Any], place: tuple[str, ...]) -> dict[str, Any
 
 
 def _remember_secrets(change: FileChange, client: InstallClient) -> None:
-    """Secrets of the servers around ours must not be shown with them."""
+    """Register the secrets of other servers for masking."""
     for data in (change.before, change.after):
         parse = parse_toml if client.is_toml else parse_json
         document = parse(_decode(data or b""), "file", Path())
@@ -472,7 +472,7 @@ def _find_place(client: str, *, project: bool) -> ClientFile:
 def _describe_stdio_entry(
     client: InstallClient, wishes: list[str], config: Path | None, servers: Path | None, profile: str | None
 ) -> tuple[ServerEntry, list[str]]:
-    """The client starts `fingerpost stdio`, with the settings that hold here, wherever it starts it from."""
+    """Return the entry that starts `fingerpost stdio` with absolute paths of the settings, and notes."""
     loaded = read_settings(CommonOptions(config, servers, as_json=False))
     notes = [_format_unknown_profile(profile)] if profile and profile not in loaded.settings.profiles else []
     if not loaded.specs:
@@ -494,7 +494,7 @@ def _describe_stdio_entry(
 
 
 def _find_variables(files: Iterable[str]) -> list[str]:
-    """The variables of this shell that these files take something from."""
+    """Return the names of environment variables that these files use."""
     scope = Scope(environ=os.environ, folder=Path.cwd(), home=Path.home())
     names: set[str] = set()
     for file in files:
@@ -512,7 +512,7 @@ def _find_settings_file(config: Path | None) -> Path | None:
 def _describe_http_entry(
     client: InstallClient, path: str, config: Path | None, servers: Path | None
 ) -> tuple[ServerEntry, list[str]]:
-    """The client connects to the address that the settings give the gateway."""
+    """Return the entry that connects to the gateway, and notes."""
     if client.url is None:
         message = f"{client.label} starts programs only; its file takes no addresses"
         raise ConfigError(message, hint="leave --http away")

@@ -32,7 +32,7 @@ NOT_YET = (ServerState.IDLE, ServerState.CONNECTING)
 
 @frozen(kw_only=False)
 class CommonOptions:
-    """The options every command takes, as the person gave them."""
+    """The options that every command takes."""
 
     config: Path | None
     servers: Path | None
@@ -40,12 +40,12 @@ class CommonOptions:
 
 
 def run_async(work: Callable[[], Coroutine[Any, Any, R]]) -> R:
-    """Run a command's work on an event loop of its own."""
+    """Run `work` on a new event loop."""
     return anyio.run(work)
 
 
 def read_settings(asked: CommonOptions) -> Loaded:
-    """The effective settings; what is odd but not wrong is said on stderr and passed over."""
+    """Load the settings and print their warnings to stderr."""
     context = click.get_current_context(silent=True)
     overrides: dict[str, object] = {} if context is None else context.meta.get(OVERRIDES, {})
     loaded = load(config=asked.config, servers=asked.servers, overrides=overrides)
@@ -58,7 +58,7 @@ def read_settings(asked: CommonOptions) -> Loaded:
 def run_on_store(
     config: Path | None, servers: Path | None, work: Callable[[Store, Settings], Awaitable[R]]
 ) -> R:
-    """What `work` finds or does on the store alone, for commands that need no server."""
+    """Open the store, run `work` on it and return its result."""
     settings = read_settings(CommonOptions(config, servers, as_json=False)).settings
 
     async def opened() -> R:
@@ -70,7 +70,7 @@ def run_on_store(
 
 @asynccontextmanager
 async def open_router(loaded: Loaded) -> AsyncGenerator[Router]:
-    """The router for these settings. Having no server at all is the caller's mistake to hear about."""
+    """Open the router. Raises `ConfigError` if no server is configured."""
     if not loaded.specs and not loaded.settings.builtin.enabled:
         message = "no servers are configured"
         raise ConfigError(
@@ -85,7 +85,7 @@ async def open_router(loaded: Loaded) -> AsyncGenerator[Router]:
 
 @asynccontextmanager
 async def open_any_router(loaded: Loaded) -> AsyncGenerator[Router]:
-    """The same, also where there is no server at all. Our own are loaded only where one is switched on."""
+    """Open the router, also without servers."""
     if loaded.settings.builtin.enabled:
         # Takes seconds to import; needed only if a built-in server is enabled.
         from fingerpost.builtin import open_router as with_own_servers
@@ -103,15 +103,15 @@ async def open_any_router(loaded: Loaded) -> AsyncGenerator[Router]:
 
 
 def _follow_profiles(router: Router, loaded: Loaded) -> None:
-    """Profiles that have files may change for as long as we run."""
+    """Reload profile files when they change."""
     if loaded.profile_files is not None:
         router.follow_profiles(loaded.profile_files)
 
 
 async def connect_servers(router: Router, *names: str, wait: float | None = None) -> None:
-    """Connect, and show on stderr who is still being waited for.
+    """Connect the servers and show on stderr which are still connecting.
 
-    After `wait` seconds whoever is still connecting is left to go on (None: until each has its answer).
+    Return after `wait` seconds at most; None waits for all.
     """
     screen = get_error_output()
     if not screen.is_terminal:
@@ -140,7 +140,7 @@ def _format_waiting(router: Router) -> str:
 
 
 def read_pairs(pairs: Sequence[str]) -> dict[str, Any]:
-    """The arguments these pairs stand for; a later one wins."""
+    """Parse `KEY=VALUE` (text) and `KEY:=JSON`. Later pairs win. Raises `BadParameter`."""
     given: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")

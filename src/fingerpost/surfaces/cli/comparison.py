@@ -44,7 +44,7 @@ ANSWER_TOKENS: Final = 300
 
 @frozen
 class ModelAnswer:
-    """One completion: how long it took and what it cost, or why there is none."""
+    """Time and tokens of one completion, or its error."""
 
     milliseconds: float = 0.0
     tokens: float | None = None  # None: the server does not say
@@ -53,7 +53,7 @@ class ModelAnswer:
 
 @frozen
 class RoutingVariant:
-    """What a model would be given, one way or the other. On average there are parts of tools."""
+    """The tools a model would be given with or without routing. Averages may be fractions."""
 
     name: str
     servers: float
@@ -64,7 +64,7 @@ class RoutingVariant:
 
 @frozen
 class RoutingComparison:
-    """The ways side by side. `chosen` is the step between: the tools of the chosen servers."""
+    """Variants side by side. `chosen` has the tools of the chosen servers."""
 
     without: RoutingVariant
     chosen: RoutingVariant | None
@@ -87,7 +87,7 @@ class RoutingComparison:
 
     @property
     def less_time(self) -> float | None:
-        """The share of the model's time that routing saves, its own time counted against it."""
+        """Return the share of the model's time that routing saves, minus its own time."""
         before, after = self.without.model, self.routed.model
         if before is None or after is None or before.error is not None or after.error is not None:
             return None
@@ -96,7 +96,7 @@ class RoutingComparison:
 
 @frozen
 class FallbackResult:
-    """What choosing servers did when its model failed in one way."""
+    """The result of choosing servers when its model fails in one way."""
 
     failure: str
     tools: int  # still offered
@@ -105,7 +105,7 @@ class FallbackResult:
 
     @property
     def is_right(self) -> bool:
-        """All tools stay, and the reason is told."""
+        """Return whether all tools stayed and the error was reported."""
         return self.tools == self.of and self.error is not None
 
 
@@ -136,7 +136,7 @@ _SELF_TEST_PATIENCE_S: Final = 0.2
 
 
 async def try_fallbacks(router: Router) -> list[FallbackResult]:
-    """Make the call that chooses servers fail on purpose, in every way, over the tools there are."""
+    """Make the model that chooses servers fail in every way and return the results."""
     settings = router.settings.smart_routing.model_copy(update={"mode": "on"})
     found: list[FallbackResult] = []
     for failure, reply in _FAILURES.items():
@@ -155,18 +155,18 @@ def _compute_saving(before: float, after: float) -> float:
 
 
 def disable_cache(loaded: Loaded) -> Loaded:
-    """The same settings, except that nothing is answered from memory: what is measured must be done."""
+    """Return the settings with caches disabled."""
     flags = loaded.settings.flags.model_copy(update={"narrow_cache": False})
     return replace(loaded, settings=loaded.settings.model_copy(update={"flags": flags}))
 
 
 def open_pool(models: ModelsSettings) -> ModelPool:
-    """The one model that is asked both ways: the lite one, else the prime one."""
+    """Return a pool with one model: lite, else prime."""
     return ModelPool.of(ModelsSettings(lite=models.lite or models.prime))
 
 
 async def measure_all(router: Router, texts: Sequence[str]) -> list[RoutingComparison]:
-    """Every request, one after another, so that none slows the next."""
+    """Measure the requests one after another."""
     await router.settle(VECTOR_SECONDS)
     pool = open_pool(router.settings.models)
     try:
@@ -177,7 +177,7 @@ async def measure_all(router: Router, texts: Sequence[str]) -> list[RoutingCompa
 
 
 async def _warm_up(router: Router, text: str, pool: ModelPool) -> None:
-    """Each way once before anything is measured: loading and connecting are no way's own cost."""
+    """Run each variant once, so that loading is not measured."""
     found = await router.narrow(text, conversation=new_id("cmp"))
     if pool.ready:
         cards = _list_visible(router)
@@ -253,7 +253,7 @@ async def _ask_model(
 
 
 def average(made: Sequence[RoutingComparison]) -> RoutingComparison:
-    """All of them on average; a model's figures over those requests it answered both ways."""
+    """Return the average; model figures only of requests answered in both variants."""
     answered = [one for one in made if one.less_time is not None] or made
     chosen = [one.chosen for one in made if one.chosen is not None]
     return RoutingComparison(
@@ -318,7 +318,7 @@ def compare_routing(
 
 
 def _show_recorded(options: Mapping[str, Any]) -> int:
-    """How smart routing has done: by every choice in the journal."""
+    """Show figures about smart routing from the journal."""
 
     async def read(store: Store, settings: Settings) -> SmartRoutingFigures:
         del settings
@@ -345,7 +345,7 @@ def _show_recorded(options: Mapping[str, Any]) -> int:
 
 
 def _show_fallbacks(options: Mapping[str, Any]) -> int:
-    """The self-test: what happens when the call that chooses servers fails."""
+    """Run the self-test: what happens when choosing servers fails."""
     loaded = read_settings(CommonOptions(options["config"], options["servers"], options["as_json"]))
 
     async def work() -> list[FallbackResult]:
@@ -371,7 +371,7 @@ def _show_fallbacks(options: Mapping[str, Any]) -> int:
 
 
 def _collect_requests(request: tuple[str, ...], file: Path | None) -> Sequence[str]:
-    """Given behind the command, or in a file, but not both."""
+    """Return the requests from the arguments or the file. Raises `UsageError` for both or none."""
     if (file is None) == (not request):
         message = "give one request, or a file of them with --requests FILE"
         raise click.UsageError(message)

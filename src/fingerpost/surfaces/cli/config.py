@@ -61,7 +61,7 @@ def check_settings(*, config: Path | None, servers: Path | None, as_json: bool) 
 
 
 def _check_command_rules(config: Path | None, servers: Path | None) -> tuple[Problem, ...]:
-    """What an operator should know of the commands that they allowed."""
+    """Return warnings about allowed workspace commands."""
     loaded = load(config=config, servers=servers)
     own = loaded.settings.builtin.workspace
     path = "builtin.workspace.commands"
@@ -196,7 +196,7 @@ def _format_when(profile: ProfileSettings) -> str:
 
 
 def _find_place(loaded: Loaded, name: str) -> str:
-    """The file of a profile, and the line its first word stands on."""
+    """Return the file and first line of a profile."""
     prefix = f"{dotted(('profiles', name))}."
     places = [origin for path, origin in loaded.origins.items() if path.startswith(prefix)]
     first = min(places, key=lambda origin: origin.line or 0, default=None)
@@ -252,7 +252,7 @@ def _print_profile(router: Router, name: str, view: View, *, prompt: bool) -> No
 
 
 def _build_prompt(router: Router, name: str, view: View) -> str:
-    """What a model would read first, with as many of the tools as a request is offered at most."""
+    """Return the system prompt of a profile."""
     profile, settings = router.profiles[name], router.settings
     offered = view.visible.cards[: profile.max_tools or settings.narrow.max_tools]
     return system_prompt(

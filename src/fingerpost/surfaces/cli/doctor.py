@@ -33,7 +33,7 @@ MOST_NAMED = 20
 
 @frozen
 class SetupFinding:
-    """One thing to fix: how bad, about what, what is the matter, what to do. Advice is no fault."""
+    """One problem or advice, and how to fix it."""
 
     severity: Severity
     subject: str
@@ -43,7 +43,7 @@ class SetupFinding:
 
 
 async def examine(asked: CommonOptions) -> tuple[SetupFinding, ...]:
-    """Everything that is wrong, most urgent first; within one urgency in the order things depend on."""
+    """Return all findings, most urgent first."""
     try:
         loaded = load(config=asked.config, servers=asked.servers)
     except ConfigError as error:
@@ -78,7 +78,7 @@ async def _look_inside(loaded: Loaded) -> list[SetupFinding]:
 
 
 def _look_at_sandbox(settings: Settings) -> list[SetupFinding]:
-    """Whether commands of our own workspace are confined."""
+    """Check whether commands of the workspace server run in a sandbox."""
     own = settings.builtin.workspace
     if "workspace" not in settings.builtin.enabled or not settings.tool_routing.allow_execute:
         return []
@@ -146,7 +146,7 @@ def _look_at_tools(router: Router) -> Iterator[SetupFinding]:
 
 
 def _describe_absence(alike: Sequence[Absence], severity: Severity) -> SetupFinding:
-    """Tools that are away for one reason: an entry may switch off hundreds."""
+    """Return one finding for all tools that are unavailable for the same reason."""
     first = alike[0]
     if len(alike) == 1:
         return SetupFinding(severity=severity, subject=f"tool {first.tool}", what=first.reason, fix=first.fix)

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 
 def write_set(made: OwnSet, folder: Path, *, as_json: bool) -> None:
-    """Both files into the folder, readable by their owner only: requests are people's own words."""
+    """Write both files into the folder, with mode 0600."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _write_lines(folder / "tools.jsonl", made.tools)
@@ -83,7 +83,7 @@ def write_set(made: OwnSet, folder: Path, *, as_json: bool) -> None:
 
 
 async def compare_learning(router: Router, limit: int) -> LearningReport:
-    """The comparison on what this store remembers; kept, so that `fingerpost learned` can tell of it."""
+    """Compare routing with and without learning on recorded requests, and keep the report."""
     record = OwnRecord(
         choices=await router.store.choices.recent(limit), said=await router.store.feedback.recent(limit)
     )
@@ -97,7 +97,7 @@ async def compare_learning(router: Router, limit: int) -> LearningReport:
 
 
 def show_learning(report: LearningReport, *, as_json: bool) -> int:
-    """The verdict and its figures; 1 where it loses, or where nothing can be said."""
+    """Print the report. Return 1 if learning loses, or if there is too little data."""
     if as_json:
         print_json(report.as_json())
     else:
@@ -136,7 +136,7 @@ def write_predictions(
     scope: Scope,
     at_once: int = 0,
 ) -> None:
-    """Route every query; each line is on disk as soon as it is known.
+    """Route every query and write each prediction at once.
 
     With `at_once` a model also selects, that many questions at a time.
     """
@@ -166,7 +166,7 @@ def write_predictions(
 
 @contextlib.contextmanager
 def _open_selection(shelf: Shelf, settings: Settings, at_once: int) -> Generator[SelectionStep]:
-    """What makes lines of routed queries: as they are, or each with what a model selects."""
+    """Yield a function that turns routings into predictions, with a model's selection if `at_once`."""
     if not at_once:
         yield lambda routed: (one.prediction for one in routed)
         return
@@ -190,7 +190,7 @@ def _note_tally(tally: Tally) -> None:
 
 
 def note_left_out(shelf: Shelf, offered: int) -> None:
-    """Say which tools could not be taken."""
+    """Print which tools were left out."""
     for line in shelf.left_out[:SHOWN_NAMES]:
         _print_note(f"left out: {clean_text(line)}")
     if (more := len(shelf.left_out) - SHOWN_NAMES) > 0:
@@ -198,7 +198,7 @@ def note_left_out(shelf: Shelf, offered: int) -> None:
 
 
 def note_unknown(unknown: Mapping[str, int]) -> None:
-    """Say which candidates are no tool of the set."""
+    """Print which candidates are not in the set."""
     if unknown:
         named = ", ".join(clean_text(tool) for tool in list(unknown)[:SHOWN_NAMES])
         more = " …" if len(unknown) > SHOWN_NAMES else ""
@@ -252,7 +252,7 @@ def show_report(
     keep: str | None = None,
     as_json: bool,
 ) -> int:
-    """Print the report, and keep it under a name where one is given; 1 when a bound is not met."""
+    """Print the report and keep it under a name if given. Return 1 if a bound is not met."""
     queries = read_queries(queries_file)
     if tools_file is not None:
         _note_unknown_labels(queries, tools_file)
@@ -387,7 +387,7 @@ SHOWN_ROWS = 20
 
 
 def read_requests(path: Path) -> Sequence[str]:
-    """One request per line: plain words, or an object with a `query`."""
+    """Read one request per line: text, or an object with a `query`."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeError) as error:
@@ -411,7 +411,7 @@ def _parse_request(line: str) -> str:
 def show_contrasts(
     before: Loaded, after: Settings, given: Sequence[str] | None, *, wait: float, as_json: bool
 ) -> int:
-    """Route the requests under both settings and show what differs; 1 when something does."""
+    """Route the requests under both settings and show differences. Return 1 if there are any."""
     snapshot, requests = run_async(lambda: _gather_requests(before, given, wait))
     if not requests:
         message = "there are no requests to compare"
@@ -505,7 +505,7 @@ def write_set_predictions(
 
 
 def _should_select(settings: Settings, wanted: bool | None) -> bool:
-    """Whether a model selects, too: when there is one, unless told otherwise."""
+    """Return whether a model selects, too. Raises `UsageError` if there is none."""
     configured = settings.models.lite is not None or settings.models.prime is not None
     if wanted and not configured:
         message = "no model is configured that could select; set models.lite or models.prime"
@@ -586,7 +586,7 @@ def _load_changed(config: Path | None, servers: Path | None, changes: tuple[str,
 
 
 def _parse_value(value: Any) -> Any:
-    """`8` is a number and `false` is no text: settings are typed, the shell is not."""
+    """Parse JSON such as `8` or `false`; other text is returned as it is."""
     try:
         return json.loads(value) if isinstance(value, str) else value
     except ValueError:

@@ -49,7 +49,7 @@ _BAD = (RouteOutcome.FAILED, RouteOutcome.LIMITED, RouteOutcome.LEFT)
 
 @frozen
 class TimelineSpan:
-    """Something that took time. `start` and `length` are milliseconds; the axis begins at 0."""
+    """A step that took time. `start` and `length` are milliseconds."""
 
     stage: str  # "narrow", "model", "tool"
     name: str
@@ -61,14 +61,14 @@ class TimelineSpan:
 
 @frozen
 class Timeline:
-    """All spans of a journey. The time it waited for a person is cut out of the axis."""
+    """All spans of a request. Time spent waiting for a person is left out."""
 
     spans: tuple[TimelineSpan, ...]
     length: float
     waited: float = 0.0  # for a person
 
     def taken(self, stage: str) -> float:
-        """Milliseconds of this stage, what ran side by side counted once."""
+        """Return the milliseconds of a stage; parallel time counts once."""
         covered = end = 0.0
         for span in sorted((one for one in self.spans if one.stage == stage), key=lambda one: one.start):
             begin = max(span.start, end)
@@ -78,7 +78,7 @@ class Timeline:
 
 
 def build_timeline(events: Sequence[Event]) -> Timeline:
-    """The axis of these events, which are in order."""
+    """Build the timeline of ordered events."""
     if not events:
         return Timeline(spans=(), length=0.0)
     clock = _TimelineClock(events)
@@ -89,7 +89,7 @@ def build_timeline(events: Sequence[Event]) -> Timeline:
 
 
 class _TimelineClock:
-    """Milliseconds since the beginning, without those in which a person thought about it."""
+    """Milliseconds since the first event, without waiting for a person."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         self._began = events[0].at
@@ -122,7 +122,7 @@ def _find_pauses(events: Sequence[Event]) -> list[tuple[datetime, datetime]]:
 
 
 def _merge_pauses(pauses: list[tuple[datetime, datetime]]) -> list[tuple[datetime, datetime]]:
-    """Without overlaps: two calls may wait for the same person at the same time."""
+    """Merge overlapping pauses."""
     merged: list[tuple[datetime, datetime]] = []
     for begin, end in sorted(pauses):
         if merged and begin <= merged[-1][1]:
@@ -180,7 +180,7 @@ def _build_attempt_span(event: AttemptFinished, clock: _TimelineClock) -> Timeli
 
 
 def _build_subagent_span(event: SubagentEnded, clock: _TimelineClock) -> TimelineSpan:
-    """Part of the tool that began it: counted once, drawn beside it."""
+    """Build the span of a subagent; it overlaps the tool that started it."""
     return TimelineSpan(
         stage="tool",
         name=f"subagent {event.child}",
@@ -209,7 +209,7 @@ StoryLine = tuple[str, str, str]  # what, the words, how they look
 
 
 def show_explanation(route: Route, events: Sequence[Event]) -> None:
-    """Everything on stdout, after the answer. `events` are the packet's, from the journal."""
+    """Print the explanation to stdout. `events` are the events of the packet."""
     screen = get_output()
     screen.print()
     if route.narrowing is not None:
@@ -224,7 +224,7 @@ def show_explanation(route: Route, events: Sequence[Event]) -> None:
 
 
 def describe_events(events: Sequence[Event]) -> Iterator[StoryLine]:
-    """What was chosen and why, one line for each thing worth knowing, in the order it happened."""
+    """Yield one line for each notable event, in order."""
     for event in events:
         for what, words, style in _describe_event(event):
             shown = clean_text(words)
@@ -360,7 +360,7 @@ def _build_axis(found: Timeline, *, coloured: bool) -> Table:
 
 
 def draw_bar(span: TimelineSpan, whole: float, *, coloured: bool, width: int = AXIS_WIDTH) -> Text:
-    """Where on the axis it lies. Even the shortest is seen."""
+    """Return the span as a bar of at least one character."""
     whole = whole or 1.0  # shares first: of a moment too short to divide by, the scale would be endless
     start = min(int(span.start / whole * width), width - 1)
     length = max(1, min(round(span.length / whole * width), width - start))
@@ -369,7 +369,7 @@ def draw_bar(span: TimelineSpan, whole: float, *, coloured: bool, width: int = A
 
 
 def describe_costs(route: Route, found: Timeline, events: Sequence[Event]) -> Iterator[StoryLine]:
-    """Time and tokens by stage."""
+    """Yield time and tokens by stage."""
     models, tools = found.taken("model"), found.taken("tool")
     own = max(0.0, found.length - models - tools)
     waited = f"; {found.waited / 1000:,.1f} s more for a person" if found.waited >= 1 else ""

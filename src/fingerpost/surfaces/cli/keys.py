@@ -141,7 +141,7 @@ def _format_scope(key: ApiKey) -> str:
 
 
 def _parse_expiry(text: str | None) -> datetime | None:
-    """`30d` from now, or a date: at its end, by UTC."""
+    """Parse `30d` from now, or the end of a date in UTC. Raises `BadParameter`."""
     if text is None:
         return None
     if match := re.fullmatch(r"(\d{1,5})\s*([mhdw])", text.strip()):
@@ -156,7 +156,7 @@ def _parse_expiry(text: str | None) -> datetime | None:
 
 
 def _warn_unknown(settings: Settings, servers: tuple[str, ...], profiles: tuple[str, ...]) -> None:
-    """A slip in a name makes a key that opens nothing; it may also be for a server yet to come."""
+    """Print a note for servers and profiles that are not configured."""
     for kind, names, known in (
         ("server", servers, settings.servers.keys()),
         ("profile", profiles, settings.profiles.keys()),

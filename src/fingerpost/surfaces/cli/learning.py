@@ -66,7 +66,7 @@ def record_feedback(*, words: tuple[str, ...], **options: Any) -> int:
 
 
 def _parse_words(words: tuple[str, ...], *, last: bool) -> tuple[str | None, str]:
-    """The packet and the verdict; None: the latest."""
+    """Return the packet (None for the latest) and the verdict. Raises `UsageError`."""
     wanted = 1 if last else 2
     if len(words) != wanted or words[-1] not in VERDICTS:
         how = "--last good|bad" if last else "PACKET good|bad, or --last good|bad"
@@ -83,13 +83,13 @@ async def _show_feedback(router: Router, said: Feedback, *, as_json: bool) -> No
 
 
 async def describe_feedback(router: Router, said: Feedback) -> list[str]:
-    """The lines that say what was kept."""
+    """Return lines that say what was recorded."""
     used = await router.learning.used(said.packet_id)
     return format_feedback(said, used=used, counts=router.settings.flags.learn_from_feedback)
 
 
 def format_feedback(said: Feedback, *, used: Sequence[str], counts: bool) -> list[str]:
-    """What was kept of a request that used these tools, and whether it counts."""
+    """Return lines that say what was recorded and whether it counts."""
     about = f" of {clean_text(said.tool)}" if said.tool else ""
     right = f"; should have used {clean_text(said.should_have)}" if said.should_have else ""
     lines = [f"kept: {said.verdict.value}{about}{right}"]
@@ -104,7 +104,7 @@ def format_feedback(said: Feedback, *, used: Sequence[str], counts: bool) -> lis
 
 
 def _explain_no_tool(verdict: str, used: Sequence[str]) -> str:
-    """Why it speaks of no tool."""
+    """Return why the feedback is about no tool."""
     if used:
         return "Several tools were used, so it speaks of none in particular; name one to say which."
     if verdict == "good":
@@ -144,7 +144,7 @@ def _show_reset(what: tuple[str, ...], gone: int, *, as_json: bool) -> None:
 
 
 def print_learned(found: Learned, *, as_json: bool) -> None:
-    """Everything, with what of it counts."""
+    """Print everything that was learned, and what of it counts."""
     if as_json:
         print_json(to_plain(found))
         return
@@ -228,7 +228,7 @@ def set_preference(*, what: str | None, **options: Any) -> int:
 
 
 async def keep_preference(router: Router, who: str, what: str | None) -> Effort | None:
-    """Keep one of `CHOICES`, if it is given; what this person prefers now."""
+    """Store the preference if given, and return the current one."""
     if what is not None:
         await router.prefer(who, None if what == "usual" else what)
     return router.profiles.efforts.get(who)

@@ -40,7 +40,7 @@ _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def run_guarded(command: click.Command) -> int:
-    """Run `command` and answer with its exit code."""
+    """Run `command`, print errors as messages and return the exit code."""
     try:
         result: object = command.main(prog_name="fingerpost", standalone_mode=False)
         sys.stdout.flush()  # what cannot be written is to be known here, not when Python ends
@@ -61,7 +61,7 @@ def run_guarded(command: click.Command) -> int:
 
 
 def _explain_group(group: BaseExceptionGroup[BaseException]) -> int:
-    """A task group wraps what went wrong; the first real cause speaks for it."""
+    """Print the first error of an exception group and return the exit code."""
     for cause in group.exceptions:
         if isinstance(cause, BaseExceptionGroup):
             return _explain_group(cause)  # pyright: ignore[reportUnknownArgumentType]
@@ -108,13 +108,13 @@ def _show_traceback(error: BaseException) -> None:
 
 
 def _handle_closed_pipe() -> int:
-    """`fingerpost tools | head`: the reader left; say nothing, also not at exit."""
+    """Return 0 without output: the reader of stdout has closed it."""
     discard_output()
     return FINE
 
 
 class CommandEntry(NamedTuple):
-    """One command: where it lives, under which heading it is shown, what it does."""
+    """One command: its declaration, heading and summary in the overview."""
 
     where: str
     heading: str
@@ -204,7 +204,7 @@ Examples:
 
 
 class LazyGroup(click.Group):
-    """A group that loads a command when it is used, and shows commands under headings."""
+    """A group that imports a command when it is used and lists commands under headings."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -260,7 +260,7 @@ def fingerpost() -> None:
 
 
 def main() -> None:
-    """Run the command; whatever goes wrong becomes one message and an exit code."""
+    """Run the command and exit with its exit code."""
     make_streams_usable()
     # Loading what serves makes more than a hundred thousand objects that all stay: looking through them again
     # and again for garbage, as Python does after every 700, takes a twentieth of the start.

@@ -31,7 +31,7 @@ def run(target: str, /, **options: Any) -> Any:
 
 
 def wait_option(command: Command) -> Command:
-    """`--wait`, for commands that connect: a server that hangs must not keep the others from being shown."""
+    """Add `--wait`, for commands that connect servers."""
     return click.option(
         "--wait",
         type=click.FloatRange(min=0.1),
@@ -43,7 +43,7 @@ def wait_option(command: Command) -> Command:
 
 
 def smart_routing_options(command: Command) -> Command:
-    """`--smart-routing` and its thresholds, for commands that look for tools: they win over the settings."""
+    """Add `--smart-routing` and its thresholds, which override the settings."""
     for option in (
         click.option(
             "--smart-routing-servers",
@@ -82,14 +82,14 @@ def _store_override(setting: str) -> Callable[[click.Context, click.Parameter, A
 
 
 def profile_option(command: Command) -> Command:
-    """`--profile`, for commands that ask or call: as somebody would who uses it."""
+    """Add `--profile`."""
     return click.option(
         "--profile", metavar="NAME", help="Under this profile (`fingerpost profiles` lists them)."
     )(command)
 
 
 def effort_options(command: Command) -> Command:
-    """`--quick` and `--thorough`."""
+    """Add `--quick` and `--thorough`."""
     for name, help_ in (
         ("thorough", "Take more time: research tools, more tools, a reviewed choice."),
         ("quick", "Be quick: fast tools, one decision."),
@@ -99,7 +99,7 @@ def effort_options(command: Command) -> Command:
 
 
 def people_only(command: Command) -> Command:
-    """For commands that decide something. A tool that runs one is refused: it would decide about itself."""
+    """Raise `CallError` if a tool has started the command. For commands that decide something."""
 
     @wraps(command)
     def checked(*args: Any, **options: Any) -> Any:
@@ -110,7 +110,7 @@ def people_only(command: Command) -> Command:
 
 
 def common_options(command: Command) -> Command:
-    """`--config`, `--servers` and `--json`, the same everywhere."""
+    """Add `--config`, `--servers` and `--json`."""
     command = _repeat_in_hints(command)
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print JSON for programs instead of tables."),
@@ -132,7 +132,7 @@ def common_options(command: Command) -> Command:
 
 
 def _repeat_in_hints(command: Command) -> Command:
-    """What an error says to run next gets the files that this command was given."""
+    """Add the files given to this command to commands in the hints of errors."""
 
     @wraps(command)
     def advised(*args: Any, **options: Any) -> Any:
@@ -146,7 +146,7 @@ def _repeat_in_hints(command: Command) -> Command:
 
 
 def repeat_options(text: str) -> str:
-    """`text`, each command in it with the files that the one at work was given."""
+    """Add the `--config` and `--servers` of the current command to each command in backticks."""
     files = "".join(f" {word}" for word in _list_file_options())
     return _COMMAND.sub(lambda found: f"`{_append_files(found[1], files)}`", text) if files else text
 

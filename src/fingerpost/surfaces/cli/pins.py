@@ -183,7 +183,7 @@ def _get_state(router: Router, key: str) -> str:
 
 
 def _find_waiting(router: Router, name: str) -> tuple[list[Quarantined], ChangedInstructions | None]:
-    """What waits under the name of a tool or a server; where nothing does, it is said what there is."""
+    """Return what waits for review under a tool or server; print what there is if nothing does."""
     held = router.catalog.quarantined
     for entry in held:
         if name in (entry.card.key, entry.card.name, entry.card.exposed_name):
@@ -207,7 +207,7 @@ def _show_text(text: ChangedInstructions) -> None:
 
 
 def _show_tool(card: ToolCard) -> None:
-    """All that a person has to judge a tool by."""
+    """Print the definition of a tool and its assumed effect."""
     screen = get_output()
     screen.print(Text(clean_text(card.key), style="bold"))
     screen.print(Text(clean_text(card.description)))

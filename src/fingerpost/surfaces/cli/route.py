@@ -51,7 +51,7 @@ async def narrow(
     ask_model: bool = False,
     effort: str | None = None,
 ) -> Narrowing:
-    """What narrowing concludes about `text` over the tools that are there now.
+    """Narrow the current tools for `text` and return the result.
 
     No model is asked, not even for servers, unless `ask_model` says so.
     """
@@ -71,7 +71,7 @@ async def narrow(
 
 
 async def settle_tools(router: Router) -> None:
-    """Wait a little until the tools can be compared by meaning, and say so to a person who waits."""
+    """Wait for the vectors of the tools and show that on a terminal."""
     screen = get_error_output()
     if screen.is_terminal:
         with screen.status("reading the tools' meanings (kept for the next time)"):
@@ -123,7 +123,7 @@ def _print_narrowing(text: str, narrowing: Narrowing) -> None:
 
 
 def show_narrowing(narrowing: Narrowing, *, explain: bool, trace: bool = True) -> None:
-    """The need, the tools offered with what their scores are made of, and with `explain` the losers."""
+    """Print the need and the offered tools with their scores; `explain` adds the others."""
     screen = get_output()
     for line in _format_overview(narrowing):
         screen.print(line)
@@ -166,7 +166,7 @@ def _format_need(need: Need) -> Text:
 
 
 def _describe_signals(signals: Signals) -> Iterator[str]:
-    """What was read off the request, in words."""
+    """Yield the signals of the request as text."""
     if signals.language != "en":
         yield f"language {signals.language}"
     if signals.gloss:
@@ -210,7 +210,7 @@ def _format_speed(candidate: Candidate) -> str:
 
 
 def draw_score_bar(candidate: Candidate, largest: float, *, width: int = BAR_WIDTH, coloured: bool) -> Text:
-    """The score as a bar, one stretch for each signal that added to it."""
+    """Return the score as a bar with one segment per signal."""
     line = Text(no_wrap=True, overflow="crop")
     drawn, so_far = 0, 0.0
     for part in candidate.parts:
@@ -225,7 +225,7 @@ def draw_score_bar(candidate: Candidate, largest: float, *, width: int = BAR_WID
 
 
 def format_reasons(candidate: Candidate, *, all_of_them: bool) -> str:
-    """The parts of the score that have something to say, or all of them."""
+    """Return the parts of the score that have a note, or all."""
     said = [
         f"{part.signal} {part.points:+.2f}" + (f" ({part.note})" if part.note else "")
         for part in candidate.parts
@@ -308,7 +308,7 @@ def show_reasons(*, tool: str, request: tuple[str, ...], **options: Any) -> int:
 async def explain_tool(
     router: Router, tool: str, text: str, route: Route | None = None
 ) -> tuple[bool, list[str]]:
-    """Whether it is offered for `text`, or was for the request of `route`; and the sentences that say why."""
+    """Return whether the tool is offered for `text`, or was in `route`, and sentences that say why."""
     card = router.tools.find(tool)
     if card is None:
         return False, list(_explain_missing(router, tool))
@@ -330,7 +330,7 @@ async def explain_tool(
 
 
 async def _narrow_again(router: Router, text: str, tool: str, route: Route | None) -> Narrowing:
-    """What speaks for and against the tool; for a request that was made, among the servers it had."""
+    """Narrow again with details about the tool; with a route, among the servers it had."""
     if route is None or route.narrowing is None:
         return await narrow(router, text, about=tool)
     history = route.packet.context.history
@@ -338,7 +338,7 @@ async def _narrow_again(router: Router, text: str, tool: str, route: Route | Non
 
 
 def _explain_missing(router: Router, tool: str) -> Iterator[str]:
-    """Why a tool is not in the catalog: held back, switched off, refused, its server away, or unknown."""
+    """Yield why a tool is not in the catalog."""
     if away := absent(ToolCall(name=tool, arguments={}), router.catalog, router.servers.statuses):
         yield f"{away.tool} is not offered: {away.reason}."
         yield repeat_options(away.fix)
@@ -385,7 +385,7 @@ def _format_score(candidate: Candidate) -> str:
 
 
 def _compare_with(found: Candidate, winner: Candidate) -> Iterator[str]:
-    """By which signals another tool did better."""
+    """Yield the signals by which the winner is ahead."""
     own = _sum_by_signal(found)
     gains = {signal: points - own.get(signal, 0.0) for signal, points in _sum_by_signal(winner).items()}
     ahead = sorted((item for item in gains.items() if item[1] >= 0.01), key=lambda item: -item[1])

@@ -1,4 +1,4 @@
-"""What a terminal gets: tables and colour for a person, nothing that a tool's text could smuggle in."""
+"""Terminal output: consoles, tables, JSON, and text without control characters."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ PIPE_WIDTH = 160
 
 
 def get_output() -> Console:
-    """The person's terminal, or a pipe of fixed width."""
+    """Return a console for stdout; a pipe has a fixed width."""
     return _open_console(stderr=False)
 
 
 def get_error_output() -> Console:
-    """Where progress and warnings go, so that stdout stays clean for pipes."""
+    """Return a console for stderr, for progress and warnings."""
     return _open_console(stderr=True)
 
 
@@ -41,7 +41,7 @@ def _open_console(*, stderr: bool) -> Console:
 
 
 def clean_text(text: str) -> str:
-    """`text` on one line, without secrets and without control characters.
+    """Return `text` on one line, without secrets and control characters.
 
     Names and descriptions come from servers: an escape sequence in one could
     recolour, retitle or clear the person's terminal.
@@ -50,7 +50,7 @@ def clean_text(text: str) -> str:
 
 
 def cut_sentence(text: str, limit: int = 100) -> str:
-    """The beginning of a description, for one cell of a table."""
+    """Return the first sentence of a description, cut to `limit`."""
     line = clean_text(text)
     sentence, dot, _ = line.partition(". ")
     short = sentence + dot.strip()
@@ -63,7 +63,7 @@ def format_count(number: int, noun: str) -> str:
 
 
 def build_table(title: str | None, *columns: str) -> Table:
-    """A table in the house style: no box drawing, so that it pastes well."""
+    """Build a table without box drawing characters."""
     from rich import box
     from rich.table import Table
 
@@ -74,7 +74,7 @@ def build_table(title: str | None, *columns: str) -> Table:
 
 
 def print_json(value: Any) -> None:
-    """JSON on stdout, readable by people and programs alike, secrets masked."""
+    """Print JSON to stdout."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 

@@ -45,7 +45,7 @@ SETTLED_S = 60.0
 def serve_until_stopped(
     loaded: Loaded, *, as_json: bool, open_browser: bool = False, profile: str | None = None
 ) -> int:
-    """Everything on its port, until Ctrl-C or a signal to end. `profile` is for whoever names none."""
+    """Serve on the port until a signal. `profile` applies to callers that name none."""
     settings = loaded.settings
     gateway = settings.gateway
 
@@ -88,7 +88,7 @@ def serve_until_stopped(
 
 
 def serve_one_client(loaded: Loaded, *, profile: str | None) -> int:
-    """The gateway on standard input and output, until the client closes its side."""
+    """Serve the gateway on stdin and stdout until the client closes stdin."""
     settings = loaded.settings
     if profile is not None and profile not in settings.profiles:
         known = ", ".join(sorted(settings.profiles)) or "none yet"
@@ -117,7 +117,7 @@ def _run_loop(work: Callable[[], Coroutine[Any, Any, int]]) -> int:
 
 @asynccontextmanager
 async def _connect_in_background(router: Router, *, quiet: bool) -> AsyncGenerator[None]:
-    """All servers connect while we serve already; each is told about once it is up or failed."""
+    """Connect all servers in the background and print the state of each."""
     with ExitStack() as stack:
         if not quiet:
             stack.callback(_report_servers(router))
@@ -132,7 +132,7 @@ async def _connect_in_background(router: Router, *, quiet: bool) -> AsyncGenerat
 
 
 async def _warm_up(router: Router) -> None:
-    """Where tools are found by request, what finds them is loaded before the first one asks."""
+    """Load the narrowing before the first request, if tools are found by request."""
     await router.servers.settled(timeout=SETTLED_S)
     settings = router.settings
     if decide(settings.gateway.mode, await router.look(), settings.smart_routing) == ROUTE:
@@ -140,7 +140,7 @@ async def _warm_up(router: Router) -> None:
 
 
 def _report_servers(router: Router) -> Callable[[], None]:
-    """Each once it is up or failed, and again when that turns: who reads "down" waits for the other word."""
+    """Print each server when it is up or failed, and when that changes. Return a function that stops."""
     told: dict[str, bool] = {}
 
     def tell(name: str) -> None:
@@ -159,7 +159,7 @@ def _report_servers(router: Router) -> Callable[[], None]:
 
 
 def _print_endpoints(address: str, loaded: Loaded, sign_in: str | None, *, as_json: bool) -> None:
-    """Say what is served. `sign_in` is a link for the person alone: it goes to a terminal, to no file."""
+    """Print the endpoints. The `sign_in` link is printed only to a terminal."""
     settings = loaded.settings
     endpoints = ["/mcp", "/mcp/route", "/mcp/all", *(f"/mcp/p/{name}" for name in sorted(settings.profiles))]
     others = {
@@ -246,7 +246,7 @@ def serve_stdio_client(
 
 
 def override_gateway(loaded: Loaded, **wishes: object) -> Loaded:
-    """The settings, with what the command line says about the gateway."""
+    """Return the settings with the gateway options of the command line."""
     given = {name: value for name, value in wishes.items() if value is not None}
     gateway: GatewaySettings = loaded.settings.gateway.model_copy(update=given)
     return replace(loaded, settings=loaded.settings.model_copy(update={"gateway": gateway}))

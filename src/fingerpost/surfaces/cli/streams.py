@@ -13,7 +13,7 @@ STANDARD: Final = 3  # descriptors: stdin, stdout, stderr
 
 
 def make_streams_usable() -> None:
-    """What is missing reads as empty and is written nowhere; letters a stream lacks are written out."""
+    """Replace missing streams by the null device; write unsupported characters as escapes."""
     _reserve_descriptors()
     if cast("TextIO | None", sys.stdin) is None:
         sys.stdin = _open_null("r")
@@ -27,17 +27,17 @@ def make_streams_usable() -> None:
 
 
 def discard_output() -> None:
-    """What is still to be written to stdout, at the end of the program too, is not."""
+    """Discard everything still to be written to stdout."""
     sys.stdout = _open_null("w")
 
 
 def discard_errors() -> None:
-    """The same for stderr."""
+    """Discard everything still to be written to stderr."""
     sys.stderr = _open_null("w")
 
 
 def _reserve_descriptors() -> None:
-    """Let no other file get the number of a missing stream: what is printed would be written into it."""
+    """Open the null device for missing descriptors, so that no other file gets their number."""
     for number in range(STANDARD):
         try:
             os.fstat(number)
@@ -51,10 +51,10 @@ def _open_null(mode: str) -> TextIO:
 
 
 def is_colour_wanted() -> bool:
-    """Whether anything may be coloured, bold or dim. An empty `NO_COLOR` says nothing."""
+    """Return whether colour may be used: `NO_COLOR` is unset or empty."""
     return not os.environ.get("NO_COLOR")
 
 
 def style_text(text: str, *, fg: str | None = None, bold: bool | None = None, dim: bool | None = None) -> str:
-    """`text` for a terminal, and as it is for somebody who wants no colour."""
+    """Return `text` with terminal styles, or unchanged if colour is not wanted."""
     return click.style(text, fg=fg, bold=bold, dim=dim) if is_colour_wanted() else text

@@ -22,14 +22,14 @@ MOST_ROUNDS: Final = 200  # somebody who never stops typing is asked all the sam
 
 
 def discard_typed_ahead() -> None:
-    """Only what is typed from here on counts. Lines from a pipe were written on purpose, and stay."""
+    """Discard what was typed before now at a terminal. Lines from a pipe are kept."""
     if sys.stdin.isatty():
         _flush_terminal(sys.stdin.fileno())
         _replace_stdin()
 
 
 def _flush_terminal(terminal: int) -> None:
-    """More than once: a long paste reaches the program in pieces, the next when there is room for it."""
+    """Flush until the terminal is quiet, because a long paste arrives in pieces."""
     try:
         import termios
     except ImportError:  # not everywhere
@@ -44,7 +44,7 @@ def _flush_terminal(terminal: int) -> None:
 
 
 def _replace_stdin() -> None:
-    """A reader that has read nothing yet. The one before it may hold lines that came in one piece."""
+    """Replace `sys.stdin`, because the old reader may have buffered lines."""
     old = sys.stdin
     fresh = open(old.fileno(), encoding=old.encoding, errors=old.errors, closefd=False)  # noqa: SIM115
     sys.stdin = fresh
@@ -55,7 +55,7 @@ LONGEST_REQUEST: Final = 500_000
 
 
 class InputLineTooLong(LimitReached):
-    """A line that was not taken: none of it is a request, a command or an answer."""
+    """A line was too long and was discarded."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -65,7 +65,7 @@ class InputLineTooLong(LimitReached):
 
 
 def get_person() -> str:
-    """Who decides here, for the trail."""
+    """Return the name of the user for the audit trail."""
     try:
         return getuser()
     except (KeyError, OSError):  # a container without a user database
@@ -73,26 +73,26 @@ def get_person() -> str:
 
 
 def refuse_tools() -> None:
-    """Raises `CallError` where a tool started this command: what a tool does is no person's decision."""
+    """Raise `CallError` if a tool has started this command."""
     if is_started_by_tool():
         message = "this command was started by a tool, and deciding is for people"
         raise CallError(message, hint="run it in a terminal of your own")
 
 
 def is_at_terminal() -> bool:
-    """Whether somebody can be asked."""
+    """Return whether stdin is a terminal."""
     return sys.stdin.isatty()
 
 
 def accept_any_text(*, line_end: str | None = None) -> None:
-    """Bytes that are no text become question marks, not errors. `line_end`: nothing else ends a line."""
+    """Replace undecodable bytes on stdin; `line_end` is the only line end if given."""
     stream: object = sys.stdin
     if isinstance(stream, io.TextIOWrapper):
         cast("io.TextIOWrapper", stream).reconfigure(errors="replace", newline=line_end)
 
 
 def read_line() -> str | None:
-    """The next line of stdin, whole or not at all; None when there is no more."""
+    """Return the next line of stdin, or None at its end. Raises `InputLineTooLong`."""
     line = sys.stdin.readline(LONGEST_LINE + 1)
     if len(line) > LONGEST_LINE and not line.endswith("\n"):
         _skip_line()
@@ -101,15 +101,15 @@ def read_line() -> str | None:
 
 
 def _skip_line() -> None:
-    """The rest of a line, or its end would be taken for a line of its own: `/approve`, for example."""
+    """Skip the rest of a line, so that it is not taken for another line."""
     while (piece := sys.stdin.readline(LONGEST_LINE)) and not piece.endswith("\n"):
         pass
 
 
 def ask_line(prompt: str, *, goes_on: bool = False) -> str | None:
-    """One line from the person; None when there is no more. The prompt goes where progress goes.
+    """Prompt on stderr and return one line, or None at the end of stdin.
 
-    What was typed before the prompt does not count, unless this `goes_on` with what they were asked before.
+    What was typed before the prompt is discarded, unless `goes_on`.
     """
     while True:
         if not goes_on:
@@ -122,13 +122,13 @@ def ask_line(prompt: str, *, goes_on: bool = False) -> str | None:
 
 
 def confirm(question: str, *, err: bool = False, abort: bool = False) -> bool:
-    """Whether the person says yes to this question, after they have seen it."""
+    """Ask a yes/no question and return the answer; discards what was typed before."""
     discard_typed_ahead()
     return click.confirm(question, err=err, abort=abort)
 
 
 def read_request() -> str:
-    """Everything on stdin, as one request."""
+    """Return all of stdin as one request. Raises `UsageError` if it is too long."""
     accept_any_text()
     text = sys.stdin.read(LONGEST_REQUEST + 1)
     if len(text) > LONGEST_REQUEST:
@@ -141,7 +141,7 @@ PROMPT: Final = "› "
 
 
 class LineReader:
-    """Reads line by line. At a terminal the arrow keys work, and Tab completes commands."""
+    """Reads lines; at a terminal with editing and completion of commands."""
 
     def __init__(self, commands: Sequence[str]) -> None:
         # A carriage return inside of a line must not make two of it: the second could be a command.
@@ -151,9 +151,9 @@ class LineReader:
             _enable_editing(commands)
 
     def next(self) -> str | None:
-        """The next line; None at the end. Ctrl-C raises `KeyboardInterrupt`.
+        """Return the next line, or None at the end. Ctrl-C raises `KeyboardInterrupt`.
 
-        A line too long to be taken raises `LineTooLong`; the one after it is next.
+        Raises `InputLineTooLong` for a line that is too long.
         """
         if not self.typed:
             return read_line()

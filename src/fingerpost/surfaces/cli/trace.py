@@ -65,7 +65,7 @@ UNKNOWN = "began and never ended: whether it took effect is unknown"
 
 @frozen(kw_only=False)
 class TraceStep:
-    """One line of the tree, with what belongs under it."""
+    """One line of the tree and the lines under it."""
 
     what: str
     text: str
@@ -76,7 +76,7 @@ class TraceStep:
 def draw_trace(
     identity: str, events: Sequence[Event], children: Mapping[str, Sequence[Event]] = MappingProxyType({})
 ) -> Tree:
-    """The journey under this id, in the order things happened; `children` are its subagents', by packet."""
+    """Return the events of an id as a tree; `children` are the events of subagents by packet."""
     root = Tree(Text(identity, style="bold"))
     _add_events(root, identity, events, dict(children))
     return root
@@ -102,7 +102,7 @@ def _add_events(
 
 
 def _add_subagent(root: Tree, event: SubagentBegan, children: dict[str, Sequence[Event]]) -> None:
-    """A subagent's own journey, at the place where it began: once, though it may have gone on later."""
+    """Add the events of a subagent where it began, once."""
     events = children.pop(event.child, None)
     if events is None:
         _add_step(root, TraceStep("subagent", f"{event.child}: see `fingerpost trace {event.child}`", "dim"))
@@ -280,7 +280,7 @@ def show_breakers(*, config: Path | None, servers: Path | None, as_json: bool) -
 
 
 async def read_events(store: Store, identity: str) -> list[Event]:
-    """All events under this id; a call inside a packet is found by its own id, too."""
+    """Return all events of a packet or of a call inside one."""
     found = [event async for event in _read_journal(store, packet_id=identity)]
     if found:
         return found
@@ -292,7 +292,7 @@ async def read_events(store: Store, identity: str) -> list[Event]:
 
 
 async def read_children(store: Store, events: Sequence[Event]) -> dict[str, Sequence[Event]]:
-    """The events of every subagent these tell of, and of theirs, by packet: as many as are drawn."""
+    """Return the events of subagents by packet, up to the limits."""
     found: dict[str, Sequence[Event]] = {}
     level: Sequence[Event] = events
     for _ in range(DEEPEST):
@@ -307,7 +307,7 @@ async def read_children(store: Store, events: Sequence[Event]) -> dict[str, Sequ
 async def _read_journal(
     store: Store, *, packet_id: str | None = None, kinds: tuple[str, ...] | None = None
 ) -> AsyncGenerator[Event]:
-    """The journal from its beginning, a page at a time."""
+    """Yield events of the journal from its beginning, read in pages."""
     seq = 0
     while page := await store.journal.events(packet_id=packet_id, kinds=kinds, after_seq=seq, limit=PAGE):
         for entry in page:
