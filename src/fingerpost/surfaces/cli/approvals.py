@@ -14,7 +14,6 @@ import anyio.to_thread
 import click
 
 from fingerpost.call.approvals import Approvals, Settled, describe_widened, why_only_once
-from fingerpost.call.making import check_names
 from fingerpost.catalog import visible
 from fingerpost.catalog.names import visible_json
 from fingerpost.errors import CallError
@@ -153,6 +152,9 @@ def _edit_arguments(pending: Pending, *, by: str, card: ToolCard | None) -> Appr
 
 def _check_changes(pending: Pending, changed: Mapping[str, Any], card: ToolCard | None) -> None:
     """Raise `BadParameter` if the tool does not know a changed argument."""
+    # Loads the MCP library; only editing a call needs it.
+    from fingerpost.call.making import check_names
+
     if card is not None:
         try:
             check_names(card, pending, changed)

@@ -28,6 +28,7 @@ from fingerpost.surfaces.cli.screen import (
     clean_text,
     cut_sentence,
     format_count,
+    format_effect,
     get_output,
     print_json,
 )
@@ -239,11 +240,6 @@ def _show_cards(router: Router, cards: list[ToolCard]) -> None:
     screen.print(made)
     for line in _list_missing(router):
         screen.print(repeat_options(line), style="yellow", soft_wrap=True)
-
-
-def format_effect(card: ToolCard) -> str:
-    """ "read", or "read?" where it is not certain and a person is asked."""
-    return card.effect.value if card.certain else f"{card.effect.value}?"
 
 
 def get_certainty(card: ToolCard) -> Known[bool]:

@@ -15,7 +15,6 @@ from fingerpost.frozen import frozen
 from fingerpost.llm.tool_calls import read_arguments
 from fingerpost.records import ServerState
 from fingerpost.settings import Loaded, Settings, load
-from fingerpost.store import Store
 from fingerpost.surfaces.cli.options import OVERRIDES
 from fingerpost.surfaces.cli.screen import clean_text, get_error_output
 from fingerpost.surfaces.cli.streams import style_text
@@ -23,6 +22,7 @@ from fingerpost.surfaces.cli.streams import style_text
 if TYPE_CHECKING:
     # Imported in `open_any_router`, because it is slow.
     from fingerpost.router import Router
+    from fingerpost.store import Store
 
 
 R = TypeVar("R")
@@ -59,6 +59,9 @@ def run_on_store(
     config: Path | None, servers: Path | None, work: Callable[[Store, Settings], Awaitable[R]]
 ) -> R:
     """Open the store, run `work` on it and return its result."""
+    # Loads the database library; commands that only read settings do not need it.
+    from fingerpost.store import Store
+
     settings = read_settings(CommonOptions(config, servers, as_json=False)).settings
 
     async def opened() -> R:

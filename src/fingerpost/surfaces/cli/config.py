@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.text import Text
 
-from fingerpost.builtin.workspace.commands.rules import describe_rules
 from fingerpost.choose.instructions import directives_under, persona_under, tool_instructions
 from fingerpost.choose.prompts import system_prompt
 from fingerpost.errors import ConfigError
@@ -20,7 +19,6 @@ from fingerpost.settings.problems import dotted
 from fingerpost.settings.profiles import examples
 from fingerpost.settings.show import rows, sections
 from fingerpost.surfaces.cli.answer_output import make_readable
-from fingerpost.surfaces.cli.catalog import format_effect
 from fingerpost.surfaces.cli.common import (
     CommonOptions,
     connect_servers,
@@ -33,6 +31,7 @@ from fingerpost.surfaces.cli.screen import (
     clean_text,
     cut_sentence,
     format_count,
+    format_effect,
     get_error_output,
     get_output,
     print_json,
@@ -62,6 +61,9 @@ def check_settings(*, config: Path | None, servers: Path | None, as_json: bool) 
 
 def _check_command_rules(config: Path | None, servers: Path | None) -> tuple[Problem, ...]:
     """Return warnings about allowed workspace commands."""
+    # The built-in servers take seconds to import; only `config check` needs them.
+    from fingerpost.builtin.workspace.commands.rules import describe_rules
+
     loaded = load(config=config, servers=servers)
     own = loaded.settings.builtin.workspace
     path = "builtin.workspace.commands"

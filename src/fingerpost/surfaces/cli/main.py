@@ -23,7 +23,6 @@ from importlib import import_module
 from typing import Final, NamedTuple
 
 import click
-from click.shell_completion import get_completion_class
 
 from fingerpost import __version__
 from fingerpost.errors import ConfigError, FingerpostError
@@ -270,6 +269,8 @@ def main() -> None:
 
 def print_completion(*, shell: str) -> None:
     """Print the completion script for SHELL."""
+    from click.shell_completion import get_completion_class  # click itself imports it only when needed
+
     script = get_completion_class(shell)
     assert script is not None
     complete = script(

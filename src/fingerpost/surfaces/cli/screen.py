@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from fingerpost.records import ToolCard
+
 # A pipe has no width; this one is wide enough for tables and narrow enough for logs.
 PIPE_WIDTH = 160
 
@@ -60,6 +62,11 @@ def cut_sentence(text: str, limit: int = 100) -> str:
 def format_count(number: int, noun: str) -> str:
     """`1 tool`, `2 tools`."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def format_effect(card: ToolCard) -> str:
+    """ "read", or "read?" where it is not certain and a person is asked."""
+    return card.effect.value if card.certain else f"{card.effect.value}?"
 
 
 def build_table(title: str | None, *columns: str) -> Table:
